@@ -44,7 +44,7 @@ if obstacle:
 with open(os.path.join(HERE, "README.md"), encoding="utf-8") as readme:
 	description = readme.read()
 
-# a new folder each time: setuptools packs whatever an earlier build has left in its own
+# a new folder each time: setuptools packs all files that an earlier build has left in its own
 with tempfile.TemporaryDirectory() as workspace:
 	setup(
 		name="waflib-extras",

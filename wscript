@@ -213,7 +213,7 @@ class Check:
 		forgotten = set(os.listdir(os.path.join(fuzz, "fuzz_targets"))) - set(map(os.path.basename, programs.values()))
 		if forgotten:
 			raise Failed("engine/fuzz/Cargo.toml has no [[bin]] for %s" % " ".join(sorted(forgotten)))
-		# no input takes that long, but whoever runs this may be stopped for a while
+		# no input takes that long, but the machine may be suspended for a while
 		limits = ["-max_total_time=%d" % FUZZING, "-timeout=600", "-verbosity=0"]
 		commands = {}
 		for path, source in programs.items():

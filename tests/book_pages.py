@@ -25,7 +25,7 @@ TITLE = re.compile(r"^(?:#|//|/\*|;) ?([\w./-]+\.\w+|wscript|\w+/wscript|Makefil
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->", re.S)
 ANY = "…"
 PORT = "7117"  # where the book has a server listen; the tests take one that is free
-PATIENCE = 100  # seconds for a page, and for what goes on in the background to begin
+PATIENCE = 100  # seconds for a page, and for a background command to begin
 
 
 @dataclasses.dataclass
@@ -60,7 +60,7 @@ class File:
 
 @dataclasses.dataclass
 class Command:
-	"""What the page has its reader type, and what is printed then."""
+	"""A command that the page tells the reader to type, and what it prints."""
 
 	place: str
 	text: str
@@ -90,7 +90,7 @@ def read_blocks(page: pathlib.Path) -> List[Block]:
 
 
 def list_steps(page: pathlib.Path) -> List[Step]:
-	"""What a reader does who follows the page from its beginning to its end."""
+	"""The steps of a reader who follows the page from its beginning to its end."""
 	steps: List[Step] = []
 	for block in read_blocks(page):
 		if block.not_run:
@@ -128,7 +128,7 @@ def list_commands(block: Block) -> Iterator[Command]:
 
 
 def fits(printed: List[str], expected: List[str]) -> bool:
-	"""Whether lines are those that a page shows."""
+	"""Tell whether printed lines match those that a page shows."""
 	pattern = ""
 	for line in expected:
 		if line.strip() == ANY:
@@ -146,14 +146,14 @@ def write_script(steps: List[Step], notes: pathlib.Path, port: int) -> str:
 	"""
 	script = ["trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT"]
 	for number, step in enumerate(steps):
-		# no reader types that fast: what has changed a moment ago is not stored
+		# no reader types that fast: a file that changed just before is not stored
 		script.append("sleep 0.03")
 		note = shlex.quote(str(notes / str(number)))
 		if isinstance(step, File):
 			(notes / f"{number}.file").write_text(step.content.replace(PORT, str(port)), encoding="utf-8")
 			script.append(f'mkdir -p "$(dirname {step.path})" && cp {note}.file {step.path} && echo 0 > {note}.status')
 			continue
-		# the redirection is around it all, so that a command of several lines is one
+		# the redirection surrounds the command, so that it may have several lines
 		script.append("{ :; %s\n} > %s.printed 2>&1 < /dev/null" % (step.text.replace(PORT, str(port)), note))
 		script.append(f"status=$?; echo $status > {note}.status; [ $status = 0 ] || exit 1")
 		if step.goes_on:
@@ -167,13 +167,13 @@ def follow(page: pathlib.Path, folder: pathlib.Path, notes: pathlib.Path, env: D
 	steps = list_steps(page)
 	script = notes / "page.sh"
 	script.write_text(write_script(steps, notes, port), encoding="utf-8")
-	with contextlib.suppress(subprocess.TimeoutExpired):  # what was not reached tells where it hangs
+	with contextlib.suppress(subprocess.TimeoutExpired):  # the steps that were not reached show where it hangs
 		subprocess.run(["bash", str(script)], cwd=folder, env=env, timeout=PATIENCE, check=False)
 	return [x for x in (judge(step, notes / str(n), port) for n, step in enumerate(steps)) if x]
 
 
 def judge(step: Step, note: pathlib.Path, port: int) -> str:
-	"""What is wrong with a step, with all that its command printed; nothing if it went well."""
+	"""The errors of a step, with all that its command printed; empty if it went well."""
 	status, printed = read_note(note, port)
 	if isinstance(step, File):
 		return "" if status == "0" else f"{step.place}: {step.path} was not written"
@@ -182,7 +182,7 @@ def judge(step: Step, note: pathlib.Path, port: int) -> str:
 		return f"{step.place}: not reached: {step.text}"
 	if status != "0":
 		return f"{step.place}: status {status}{shown}"
-	# one that goes on says more while others run
+	# a background command prints more while others run
 	if step.printed and not fits(printed[: len(step.printed)] if step.goes_on else printed, step.printed):
 		return f"{step.place}: the page has{indent(step.printed)}\n  and it was{shown}"
 	return ""

@@ -1,4 +1,4 @@
-"""A real browser without a window: pages as a person sees them, and nothing but what the page itself brings."""
+"""A real browser without a window: it shows pages as a person sees them, and nothing may come from another host."""
 
 import pathlib
 import shutil
@@ -6,13 +6,13 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 
-SIZES = {"desk": (1280, 800), "phone": (390, 844)}
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 LAUNCHED_AS_ROOT = ["--no-sandbox"]  # in containers there is no user to be sandboxed as
-# no name of .example exists: here each leads to this machine, as the names of an attacker may
+# no name of .example exists: here each leads to this machine, as an attacker's names may do
 MISLED = ["--host-resolver-rules=MAP *.example 127.0.0.1"]
 PICTURES = pathlib.Path(__file__).resolve().parent.parent / "docs" / "pictures"
 
-MOMENT = 20000  # milliseconds, and no test takes so long on a machine that does nothing else
+MOMENT = 20000  # milliseconds, longer than any test needs on an idle machine
 
 
 def wait(page: Any, selector: str, text: str = "") -> Any:
@@ -45,7 +45,7 @@ def look(chromium: Any) -> Iterator[Callable[..., Any]]:
 	troubles: List[str] = []
 	contexts = []
 
-	def opened(url: str, size: str = "desk", dark: bool = False, troubled: bool = False) -> Any:
+	def opened(url: str, size: str = "desktop", dark: bool = False, troubled: bool = False) -> Any:
 		width, height = SIZES[size]
 		context = chromium.new_context(
 			viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"

@@ -17,7 +17,7 @@ each = pytest.mark.parametrize("cc", COMPILERS)
 
 
 class Trace(NamedTuple):
-	"""All that a command leaves."""
+	"""All effects of a command that are compared."""
 
 	status: int
 	stdout: bytes
@@ -47,7 +47,7 @@ class Lab:
 		return {str(p.relative_to(self.folder)): p.read_bytes() for p in self.folder.rglob("*") if p.is_file()}
 
 	def run(self, line: str, cached: bool, cwd: str = ".", umask: int = 0o022, **env: str) -> Trace:
-		"""What a command leaves; its files are removed again."""
+		"""Run a command and return its effects. Its files are removed again."""
 		argv = line.format(here=self.folder / cwd).split()
 		before = self.look()
 		done = subprocess.run(
@@ -67,7 +67,7 @@ class Lab:
 		return Trace(done.returncode, done.stdout, done.stderr, made, modes)
 
 	def same(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> str:
-		"""Run a compile through wafcc and without; both leave the same. What wafcc says of it."""
+		"""Run a compile through wafcc and without it; both must have the same effects. Returns wafcc's verdict."""
 		found = self.run(line, True, cwd, umask, **env)
 		said = self.explain(self.folder / cwd / self.output(line))
 		assert found == self.run(line, False, cwd, umask, **env), f"{line}: {said}"
@@ -90,7 +90,7 @@ class Lab:
 		return done.stdout.partition(": ")[2].strip()
 
 	def until_hit(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> None:
-		"""Compile until it is a hit: what was written in this very moment is not trusted."""
+		"""Compile until it is a hit. A file that was written just before is not trusted yet."""
 		deadline = time.monotonic() + PATIENCE
 		said = ""
 		while not said.startswith("hit"):

@@ -47,7 +47,7 @@ STDIN = "int from_stdin(void) { return 1; }\n"
 
 @dataclasses.dataclass
 class Trace:
-	"""All that a command leaves."""
+	"""All effects of a command that are compared."""
 
 	status: int
 	stdout: str
@@ -70,7 +70,7 @@ class Comparison:
 		self.base, self.wafcc = base, wafcc
 		self.environ = dict(os.environ, TMPDIR=str(base / "tmp"), LC_ALL="C")
 		self.environ.pop("WAFCC_DISABLE", None)
-		self.prepare: Optional[Callable[[], None]] = None  # what a command does to itself first
+		self.prepare: Optional[Callable[[], None]] = None  # what a process changes before it becomes the compiler
 
 	def run(self, argv: List[str], env: Dict[str, str], parked: bool, stdin: str = STDIN) -> Trace:
 		# a path means the same program to both, whatever stands in PATH
@@ -104,7 +104,7 @@ class Comparison:
 		return Trace(done.returncode, even_out(done.stdout), stderr, files, left)
 
 	def find_difference(self, argv: List[str], env: Dict[str, str]) -> str:
-		"""What a parked run leaves that plain ones do not; a file that two plain runs make differently may differ."""
+		"""The differences between a parked run and plain ones. A file that varies between plain runs may differ."""
 		found, wanted = self.run(argv, env, True), self.run(argv, env, False)
 		for name in ("status", "stdout", "stderr", "temporary"):
 			if getattr(found, name) != getattr(wanted, name):
@@ -137,13 +137,13 @@ def tell_lines(wanted: object, found: object) -> str:
 
 
 def read_report(engine: str) -> Dict[str, Any]:
-	"""What the engine says of parked programs."""
+	"""The engine's report about parked programs."""
 	said = subprocess.run([engine, "status", "--json"], stdout=subprocess.PIPE, check=True, timeout=30)
 	return json.loads(said.stdout)["parking"]
 
 
 def read_parking(engine: str) -> Dict[str, dict]:
-	"""What the engine says of each program, by its name."""
+	"""The engine's report about each program, by the program's name."""
 	return {os.path.basename(p["path"]): p for p in read_report(engine)["programs"]}
 
 
@@ -175,7 +175,7 @@ def judge_programs(
 def comparison(
 	engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> Comparison:
-	"""A folder for compilers, and an engine that parks every program at first sight, whatever that saves."""
+	"""A folder for compilers, and an engine that parks every program at once, even if that saves nothing."""
 	monkeypatch.setenv("WAFD_PARK", "proved")
 	monkeypatch.setenv("WAFD_PARK_AFTER", "1")
 	subprocess.run([engine, "start"], check=True, timeout=30, stdout=subprocess.DEVNULL)

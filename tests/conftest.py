@@ -53,11 +53,11 @@ os.environ["WAF_PREFORK_SUMMARY"] = "no"
 os.environ.setdefault("WAFD_PATIENCE", "20")
 Completed = subprocess.CompletedProcess
 
-# nohup and a shell's background jobs have them ignored, and all that the tests start would inherit that
+# nohup and background jobs of a shell ignore these signals, and all programs that the tests start would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# what the installed "waf" command runs, and the same with tools loaded first, as if the project's own options did it
+# what the installed "waf" command runs, and the same with tools loaded first, as if the project's options did it
 LAUNCH = """\
 import sys
 from waflib_extras import launcher
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-	"""A test that needs what can be installed is left out where that is missing, but not in CI."""
+	"""A test that needs an installable program is skipped if that is missing, but fails in CI."""
 	report = (yield).get_result()  # type: ignore[misc]
 	if report.skipped and os.environ.get("CI") and "apt-get install" in str(report.longrepr):
 		report.outcome = "failed"
@@ -176,7 +176,7 @@ def waf(runtime: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 
 def find_source(pattern: str) -> pathlib.Path:
-	"""A folder below $WAF_SOURCES with somebody else's sources; without it the test is left out, but not in CI."""
+	"""A folder below $WAF_SOURCES with another project's sources. Without it the test is skipped, but fails in CI."""
 	folder = pathlib.Path(os.environ.get("WAF_SOURCES") or ROOT / "build" / "sources")
 	found = sorted(folder.glob(pattern))
 	if found:

@@ -1,4 +1,4 @@
-"""A `wafd dashboard` of a test's own, and builds whose commands run until they are let go."""
+"""A `wafd dashboard` for one test, and builds whose commands run until the test ends them."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ PATIENCE = 60  # seconds
 
 
 def wait_until(what: str, holds: Callable[[], Any]) -> Any:
-	"""What it holds in the end."""
+	"""Wait until a value is there, and return it."""
 	deadline = time.monotonic() + PATIENCE
 	while True:
 		found = holds()
@@ -51,7 +51,7 @@ class Dashboard:
 		self.port = int(place.split(":")[1])
 
 	def end(self, how: int = signal.SIGTERM) -> int:
-		"""Its exit status."""
+		"""End it, and return its exit status."""
 		if self.process.poll() is None:
 			self.process.send_signal(how)
 		status = self.process.wait(PATIENCE)
@@ -69,7 +69,7 @@ class Dashboard:
 		return found
 
 	def news(self) -> Iterator[Dict[str, Any]]:
-		"""What the page is told, line by line; closing it is leaving the page."""
+		"""The news for a page, line by line. Closing the connection is like leaving the page."""
 		connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
 		connection.request("GET", "/%s/news" % self.token)
 		answer = connection.getresponse()
@@ -103,11 +103,11 @@ class Build:
 		self.threads.append(thread)
 
 	def let_go(self) -> None:
-		"""All that it holds ends, also what starts only now."""
+		"""End all commands of the session, also those that start only now."""
 
 		def is_done() -> bool:
 			try:
-				# opens only where somebody waits to read
+				# this opens only if a command waits to read
 				gate = os.open(str(self.gate), os.O_WRONLY | os.O_NONBLOCK)
 			except OSError:
 				pass

@@ -1,4 +1,4 @@
-"""Engines that say, byte by byte, what a test of waflib_extras.client.engine makes them say."""
+"""Engines that answer byte by byte as a test of waflib_extras.client.engine prescribes."""
 
 import array
 import os
@@ -14,8 +14,8 @@ import pytest
 from waflib_extras.client import engine, protocol
 from waflib_extras.version import VERSION
 
-SOON = engine.Deadlines(greeting=0.3, start=0.5)
-PATIENT = 30  # seconds; only a failing test waits so long
+SOON = 0.4
+PATIENT = 30  # seconds; only a failing test waits this long
 
 
 class Request(NamedTuple):
@@ -104,7 +104,7 @@ Script = Callable[[Peer], None]
 
 
 def serve(peer: Peer) -> None:
-	"""What an engine does: every command is a success without output."""
+	"""The usual behavior of an engine: every command succeeds without output."""
 	peer.greet()
 	number, _, request = peer.execute()
 	while request.kind:
@@ -163,7 +163,7 @@ class FakeEngine:
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
-	"""A runtime folder, and no real wafd in reach."""
+	"""A runtime folder, and no real wafd that could be found."""
 	with tempfile.TemporaryDirectory(prefix="wafd-") as name:
 		monkeypatch.setenv("WAFD_RUNTIME_DIR", name)
 		monkeypatch.setenv("WAFD", os.path.join(name, "wafd"))
@@ -183,7 +183,7 @@ def session() -> Iterator[Callable[..., engine.Session]]:
 	made: List[engine.Session] = []
 
 	def make(**arguments: Any) -> engine.Session:
-		made.append(engine.Session("/project", 2, **{"deadlines": SOON, **arguments}))
+		made.append(engine.Session("/project", 2, **{"patience": SOON, **arguments}))
 		return made[-1]
 
 	yield make
@@ -192,7 +192,7 @@ def session() -> Iterator[Callable[..., engine.Session]]:
 
 
 def write_wafd(folder: pathlib.Path, script: str) -> pathlib.Path:
-	"""Make a program of what `wafd start` shall do; each run adds its arguments to the file "started"."""
+	"""Write a program that stands in for `wafd start`. Each run adds its arguments to the file "started"."""
 	program = folder / "wafd"
 	program.write_text('#!/bin/sh\necho "$@" >> %s/started\n%s\n' % (folder, script))
 	program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Shared stores of each kind, whose entries a test replaces by forged ones (``engine/examples/forge.rs``)."""
+"""Shared stores of each kind, in which a test replaces entries by forged ones (``engine/examples/forge.rs``)."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ MISSING = missing_example("forge")
 
 
 def forge(key: str, value: Dict[str, str], acts: Acts) -> Dict[str, Any]:
-	"""What a bundle or an entry of this key becomes."""
+	"""The forged form of a bundle or entry with this key."""
 	asked = json.dumps({"key": key, "acts": acts, **value})
 	done = subprocess.run([str(find_example("forge"))], input=asked, capture_output=True, text=True, timeout=PATIENCE)
 	assert done.returncode == 0, done.stderr
@@ -27,7 +27,7 @@ def forge(key: str, value: Dict[str, str], acts: Acts) -> Dict[str, Any]:
 
 
 class Shop:
-	"""A shared store that a test may write to behind everybody's back."""
+	"""A shared store into which a test may write directly, without any client."""
 
 	def __init__(self, address: str) -> None:
 		self.address = address
@@ -37,7 +37,7 @@ class Shop:
 		return self.address + "|read-only"
 
 	def keys(self) -> List[str]:
-		"""Of all commands of which it has something."""
+		"""The keys of all commands for which the store has something."""
 		raise NotImplementedError
 
 	def take(self, key: str) -> Dict[str, str]:
@@ -91,7 +91,7 @@ class RoomShop(Shop):
 
 
 class FileShop(Shop):
-	"""Files in the folder of a server with WebDAV."""
+	"""A store in the folder of a WebDAV server."""
 
 	def __init__(self, server: Nginx) -> None:
 		super().__init__(server.address)
@@ -108,7 +108,7 @@ class FileShop(Shop):
 
 
 class ValueShop(Shop):
-	"""Values by their paths."""
+	"""A store with values by their paths."""
 
 	def __init__(self, server: Any, before: str, after: str) -> None:
 		super().__init__(server.address)
@@ -133,7 +133,7 @@ class ValueShop(Shop):
 
 
 class BazelShop(ValueShop):
-	"""Shelves are what an action has printed; blobs have no such field."""
+	"""Only actions have such a field, so it tells their shelves from blobs."""
 
 	STDOUT = 5
 

@@ -25,7 +25,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(namespace: str) -> None:
-	"""This thread goes there; sockets stay where they were made."""
+	"""This thread moves there; sockets stay on the host where they were made."""
 	with open(namespace, "rb") as file:
 		assert LIBC.setns(file.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
 
@@ -41,7 +41,7 @@ def entered(namespace: str) -> Iterator[None]:
 
 
 class HostServer(Server):
-	"""A server on a host, always at one address; who knows the token may write."""
+	"""A server on a host, always at one address. Clients with the token may write."""
 
 	def __init__(self, engine: str, folder: pathlib.Path, host: Host, *options: str) -> None:
 		self.host = host
@@ -76,7 +76,7 @@ class HostMachine(Machine):
 		return self.make([*self.prefix, self.wafcc], name, f"{self.host.number}-{name}.o")
 
 	def compile_plainly(self, name: str) -> bytes:
-		"""The same by the compiler alone."""
+		"""The same with the compiler alone."""
 		return self.make([], name, f"plain-{name}.o")
 
 	def make(self, before: List[str], name: str, output: str) -> bytes:
@@ -98,7 +98,7 @@ class HostMachine(Machine):
 			return dict(zip(names, pool.map(self.compile_plainly, names)))
 
 	def fill(self, names: List[str]) -> Dict[str, bytes]:
-		"""Build until all is uploaded: what was written in this very moment is not kept at once."""
+		"""Build until all is uploaded. A file that was written just before is not stored at once."""
 		objects: List[Dict[str, bytes]] = []
 
 		def is_there() -> bool:
@@ -119,7 +119,7 @@ class HostMachine(Machine):
 
 
 class HostLab:
-	"""A line with a server and three machines, whose folder of sources is one."""
+	"""A line with a server and three machines that share one folder of sources."""
 
 	def __init__(self, engine: str, path: pathlib.Path, hosts: Hosts, stack: contextlib.ExitStack) -> None:
 		self.line = hosts

@@ -1,4 +1,4 @@
-"""Random graphs of tasks, built by Waf as it is and with the patches of `large`, and what came of both."""
+"""Random graphs of tasks, built by stock Waf and with the patches of `large`, and the results of both."""
 
 import json
 import pathlib
@@ -222,14 +222,14 @@ def lay_out(project: Any) -> pathlib.Path:
 
 
 def build(waf: Any, folder: pathlib.Path, seeds: Iterable[int], *args: str, **kwargs: Any) -> Dict[int, Graph]:
-	"""Build these graphs in a folder; what came of each."""
+	"""Build these graphs in a folder, and return the results."""
 	return run(waf, folder, seeds, ["s%d"], *args, **kwargs)[0]
 
 
 def build_twice(
 	waf: Any, folder: pathlib.Path, seeds: Iterable[int], *args: str, **kwargs: Any
 ) -> List[Dict[int, Graph]]:
-	"""From nothing, and when there is little to do; then the folder is free for others of the same path."""
+	"""Build from nothing, and again with little to do. Then the folder is free for another build at the same path."""
 	found = run(waf, folder, seeds, ["s%d", "again%d"], *args, **kwargs)
 	(folder / "build").rename(folder / ("build-%d" % len(list(folder.iterdir()))))
 	return found
@@ -250,7 +250,7 @@ def read(folder: pathlib.Path, command: str) -> Graph:
 
 
 def disorders(graph: Graph) -> List[str]:
-	"""Where a task began before one had ended that it has to wait for."""
+	"""The places where a task began before a task had ended for which it has to wait."""
 	begun = {name: place for place, (what, name) in enumerate(graph["events"]) if what == "begin"}
 	ended = {name: place for place, (what, name) in enumerate(graph["events"]) if what == "end"}
 	found = []
@@ -263,7 +263,7 @@ def disorders(graph: Graph) -> List[str]:
 
 
 def differences(one: Graph, other: Graph) -> List[str]:
-	"""What two builds of a graph do not have in common."""
+	"""The differences between two builds of a graph."""
 	keys = ("graph", "status", "priority", "signatures", "makers", "files", "keep")
 	names = [key for key in keys if one[key] != other[key]]
 	ran = [sorted(name for what, name in graph["events"] if what == "end") for graph in (one, other)]

@@ -1,4 +1,4 @@
-"""What tests of the tool prefork share: a hook of a test's own, and questions to builds, engine and kernel."""
+"""Shared parts of the tests of the tool prefork: a hook for one test, and questions to builds, engine and kernel."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from waflib_extras import prefork
 from waflib_extras.hooks import lifecycle
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
-PATIENT = 60  # seconds; only a failing test waits so long
+PATIENT = 60  # seconds; only a failing test waits this long
 BOTH = {"stdout": PIPE, "stderr": PIPE}
 SHELL = {"shell": True, **BOTH}
 
@@ -28,7 +28,7 @@ def show(ctx):
 
 @pytest.fixture
 def hook(runtime: pathlib.Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[prefork.Prefork]:
-	"""What the tool puts in Waf's place, with an engine of its own."""
+	"""The object that the tool puts in Waf's place, with an engine for this test."""
 	monkeypatch.setenv("WAFD", engine)
 	Logs.init_log()
 	found = prefork.Prefork(lifecycle.Build())
@@ -41,7 +41,7 @@ def read_status(engine: str) -> Dict[str, Any]:
 
 
 def read_processors() -> List[int]:
-	"""Those that we may use; PyPy's os has no sched_getaffinity."""
+	"""The processors that we may use; PyPy's os has no sched_getaffinity."""
 	done = subprocess.run(["taskset", "-pc", str(os.getpid())], stdout=PIPE, check=True, timeout=PATIENT)
 	ranges = [part.split("-") for part in done.stdout.decode().split(":")[1].split(",")]
 	return [n for part in ranges for n in range(int(part[0]), int(part[-1]) + 1)]

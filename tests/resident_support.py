@@ -1,4 +1,4 @@
-"""A project with a resident Waf, and its twin without one, which shows what the answers must be."""
+"""A project with a resident Waf, and a second one without it, which shows what the answers must be."""
 
 import os
 import pathlib
@@ -50,7 +50,7 @@ class Resident:
 		return done
 
 	def told(self) -> Dict[str, Any]:
-		"""What the residents of this folder tell of themselves, one for each environment; nothing if there is none."""
+		"""The reports of this folder's residents, one for each environment; empty if there is none."""
 		all_told = [residents.ask(sock, "list") for _, sock in residents.find_all()]
 		ours = [told for told in all_told if told.get("project") == str(self.folder)]
 		if len(ours) > 1:
@@ -75,9 +75,20 @@ class Resident:
 			assert time.monotonic() < deadline, f"it does not come about: {self.told()}"
 			time.sleep(0.01)
 
-	def settle(self, *args: str, **kw: Any) -> "Completed[str]":
-		"""Have the resident answer this command line from what it knows; its answer."""
+	def serve(self, *args: str, **kw: Any) -> "Completed[str]":
+		"""Run a command line until a resident has served it: the next one may not listen yet when one has left."""
 		for _ in range(TRIES):
+			before = self.wait(self.told)
+			done = self.run(*args, **kw)
+			after = self.told()
+			if after.get("pid") == before["pid"] and count_served(after) > count_served(before):
+				return done
+		pytest.fail(f"it is never served: {self.told()}\n{done.stdout}{done.stderr}")
+
+	def settle(self, *args: str, **kw: Any) -> "Completed[str]":
+		"""Run a command line until a resident has answered it from memory."""
+		for _ in range(TRIES):
+			self.wait(self.told)
 			before = self.count("answered")
 			done = self.run(*args, **kw)
 			if self.count("answered") > before:
@@ -85,7 +96,7 @@ class Resident:
 		pytest.fail(f"it is never answered: {self.told()}\n{done.stdout}{done.stderr}")
 
 	def result(self) -> Dict[str, bytes]:
-		"""All that is built."""
+		"""The contents of all built files."""
 		found = {}
 		for path in sorted((self.folder / "out").rglob("*")):
 			if path.is_file() and not path.name.startswith((".wafpickle", ".lock", "config.log")):
@@ -93,15 +104,20 @@ class Resident:
 		return found
 
 
+def count_served(told: Dict[str, Any]) -> int:
+	"""The number of command lines that a resident has run or answered."""
+	return sum(number for name, number in told["counts"].items() if name in ("answered", "forked", "thawed"))
+
+
 def said(done: "Completed[str]", folder: pathlib.Path) -> str:
-	"""What a run printed, without what differs each time."""
+	"""The output of a run, without the parts that differ each time."""
 	text = re.sub(r"\d+\.\d{3}s", "SECONDS", done.stdout + done.stderr)
 	text = re.sub(r"\[\s*\d+/\d+\]", "[N/M]", text)  # which of two tasks is first depends on their addresses
 	return "\n".join(sorted([str(done.returncode), *text.replace(str(folder), "FOLDER").splitlines()]))
 
 
 class Pair:
-	"""A project with a resident and one without, which are changed alike."""
+	"""A project with a resident and one without, which are changed in the same way."""
 
 	def __init__(self, ours: Resident, twin: Resident) -> None:
 		self.ours = ours
@@ -112,7 +128,7 @@ class Pair:
 			change(each.folder)
 
 	def run_alike(self, *args: str, env: Optional[Dict[str, str]] = None, cwd: str = "") -> str:
-		"""Run both; see that they say and make the same, and return what they say."""
+		"""Run both, check that output and results are the same, and return the output."""
 		ours = said(self.ours.run(*args, env=env, cwd=cwd, status=None), self.ours.folder)
 		off = {**(env or {}), caller.OFF: "1"}
 		twin = said(self.twin.run(*args, env=off, cwd=cwd, status=None), self.twin.folder)
@@ -123,7 +139,7 @@ class Pair:
 
 @pytest.fixture
 def resident(runtime: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[..., Resident]]:
-	"""A function that makes a project of these files, and of its first builds a resident process."""
+	"""A function that makes a project of these files. Its first builds start a resident process."""
 	script = tmp_path / "bin" / "waf"
 	script.parent.mkdir()
 	script.write_text(SCRIPT)
@@ -140,7 +156,7 @@ def resident(runtime: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable
 		return made
 
 	yield make
-	# one that has just been started does not hear of it yet
+	# a resident that has just been started does not answer yet
 	deadline = time.monotonic() + DEADLINE
 	while any("--resident" in command for command in list_processes(runtime).values()):
 		for _, sock in residents.find_all():

@@ -1,4 +1,4 @@
-"""A team's server as small as docs/room.md allows, written from that page alone; it counts what it was asked."""
+"""A team's server as small as docs/room.md allows, written from that page alone. It counts its requests."""
 
 import collections
 import contextlib
@@ -43,7 +43,7 @@ def text(data: bytes) -> bytes:
 
 
 class Room:
-	"""Entries and blobs of one namespace, for whoever has the token."""
+	"""Entries and blobs of one namespace, for clients with the token."""
 
 	TOKEN = "t0ken"
 
@@ -62,7 +62,7 @@ class Room:
 		return f"tcp://{self.TOKEN}@127.0.0.1:{self.oddity.port}/team{PATIENT}"
 
 	def serve(self, connection: socket.socket) -> None:
-		"""One connection, until it ends."""
+		"""Serve one connection until it ends."""
 		self.asked["connections"] += 1
 		with contextlib.suppress(EOFError), connection.makefile("rb") as incoming:
 			while True:

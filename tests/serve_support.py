@@ -1,4 +1,4 @@
-"""A `wafd serve` of a test's own, and a small client of `docs/room.md`."""
+"""A `wafd serve` for one test, and a small client of `docs/room.md`."""
 
 import contextlib
 import http.client
@@ -52,7 +52,7 @@ def hello(token: str = "", namespace: str = "", lowest: int = 1, highest: int = 
 
 
 class RoomClient:
-	"""A connection of another wafd, so to say."""
+	"""A connection such as another wafd has."""
 
 	def __init__(self, address: Tuple[str, int]) -> None:
 		self.socket = socket.create_connection(address, timeout=PATIENCE)
@@ -89,7 +89,7 @@ class RoomClient:
 		return data
 
 	def is_closed(self) -> bool:
-		"""Waits for the end, whatever comes before it."""
+		"""Wait for the end of the connection. Anything that comes before it is ignored."""
 		try:
 			while self.socket.recv(1 << 16):
 				pass
@@ -121,7 +121,7 @@ class RoomClient:
 		return kind, body[4:]
 
 	def put(self, content: bytes) -> bytes:
-		"""Uploads it. The server tells the digest of what does not have the one that was said."""
+		"""Upload it. The server compares the digest of the content with the announced one."""
 		kind, body = self.upload(bytes(32), content)
 		assert (kind, body[0]) == (0x8A, 4), body
 		digest = bytes.fromhex(re.findall(r"[0-9a-f]{64}", body.decode(errors="replace"))[0])
@@ -214,15 +214,15 @@ class Server:
 		self.address = (host, int(port))
 
 	def prefix(self) -> List[str]:
-		"""What goes before its command."""
+		"""The words before the server's command."""
 		return []
 
 	def reached(self) -> ContextManager[None]:
-		"""Where it can be connected to."""
+		"""The address at which clients reach it."""
 		return contextlib.nullcontext()
 
 	def end(self, how: int = signal.SIGTERM) -> int:
-		"""Its exit status."""
+		"""End it, and return its exit status."""
 		if self.process.poll() is None:
 			self.process.send_signal(how)
 		status = self.process.wait(PATIENCE)
@@ -262,7 +262,7 @@ class Server:
 		return {name: int(value) for name, value in lines}
 
 	def resident(self) -> int:
-		"""Memory, in bytes."""
+		"""The memory that the server uses, in bytes."""
 		status = pathlib.Path("/proc", str(self.process.pid), "status").read_text()
 		return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) * 1024
 
@@ -307,7 +307,7 @@ def serve(engine: str, tmp_path: pathlib.Path) -> Iterator[Callable[..., Server]
 
 @pytest.fixture(scope="session")
 def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-	"""Certificates and keys by their names: of the server, of a client, and of a stranger."""
+	"""Certificates and keys by their names: of the server, of a client, and of an unknown party."""
 	if not shutil.which("openssl"):
 		pytest.skip("there is no openssl to make certificates with")
 	folder = tmp_path_factory.mktemp("papers")

@@ -1,4 +1,4 @@
-"""The tool batch: many sources in one call of a compiler, and nothing else differs from one call for each."""
+"""The tool batch: one call of a compiler for many sources has the same results as one call for each."""
 
 import json
 import pathlib
@@ -28,7 +28,7 @@ SOURCE = """\
 const char *NAME(int x) { int unused; return __FILE__ SHARED; }
 """
 SOURCES = {"src/f%d.c" % n: SOURCE.replace("NAME", "f%d" % n) for n in range(8)}
-# one of the same name as another, and one that includes relative to itself
+# one has the same name as another, and one includes relative to itself
 SOURCES["src/sub/f1.c"] = SOURCE.replace("NAME", "sub_f1")
 SOURCES["src/sub/g.c"] = SOURCE.replace("NAME", "sub_g").replace('"shared.h"', '"../shared.h"')
 SOURCES["src/shared.h"] = '#define SHARED " in " __FILE__\n'
@@ -37,12 +37,12 @@ SOURCES["src/shared.h"] = '#define SHARED " in " __FILE__\n'
 def write_project(
 	project: Any, files: Optional[Dict[str, str]] = None, line: str = "bld.load('batch')"
 ) -> pathlib.Path:
-	"""Ten sources in a static library, with other files, and a line more of the wscript."""
+	"""Ten sources in a static library, with other files, and one more line in the wscript."""
 	return project(dict(SOURCES, wscript=WSCRIPT % (["-g", "-Wall"], line), **files or {}))
 
 
 def told(done: Any) -> Dict[str, int]:
-	"""What the tool says in the end of a build with --zones=batch."""
+	"""The tool's summary at the end of a build with --zones=batch."""
 	text = done.stdout + done.stderr
 	found = re.search(r"(\d+) tasks in (\d+) calls, (\d+) done again alone", text)
 	assert found, text
@@ -67,7 +67,7 @@ def need(program: str) -> None:
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_outputs_are_those_of_single_calls(waf: Any, project: Any, compiler: str) -> None:
-	"""With debug information, __FILE__ and relative includes: the same bytes, tasks, warnings, and nothing else."""
+	"""Outputs, tasks and warnings are the same, also with debug information, __FILE__ and relative includes."""
 	need(compiler)
 	folder = write_project(project)
 	plain = waf(folder, "configure", "build", "--batch=0", env={"CC": compiler})
@@ -84,12 +84,12 @@ def test_the_outputs_are_those_of_single_calls(waf: Any, project: Any, compiler:
 		assert tasks(done) == tasks(plain)
 		assert warnings(done) == warnings(plain)
 		assert len(warnings(done)) == 10
-	# and neither way has the other do anything
+	# neither build repeats the other one's work
 	assert tasks(waf(folder, "build", "--batch=0")) == []
 
 
 def test_an_edit_compiles_what_it_concerns(waf: Any, project: Any) -> None:
-	"""One source alone; a header that some include, those; and no more."""
+	"""An edit compiles one source, a header the sources that include it, and nothing else is compiled."""
 	own = '#include "own.h"\nint f%d;\n'
 	folder = write_project(project, {"src/f2.c": own % 2, "src/f3.c": own % 3, "src/own.h": "int own;\n"})
 	waf(folder, "configure", "build")
@@ -101,7 +101,7 @@ def test_an_edit_compiles_what_it_concerns(waf: Any, project: Any) -> None:
 
 @pytest.mark.parametrize("compiler,jobs", [("gcc", "-j1"), ("gcc -pipe", "-j3"), ("clang", "-j1")])
 def test_an_error_concerns_its_own_file(waf: Any, project: Any, compiler: str, jobs: str) -> None:
-	"""Its messages and status are those of a plain build; the others are compiled, and shown with their warnings."""
+	"""Messages and status are those of a plain build. The other sources are compiled, and their warnings are shown."""
 	need(compiler.split()[0])
 	folder = write_project(project, {"src/f4.c": '#include "shared.h"\nint f4(void) { return 0 }\n'})
 	plain = waf(folder, "configure", "build", "--batch=0", "-k", env={"CC": compiler}, status=1)
@@ -114,14 +114,14 @@ def test_an_error_concerns_its_own_file(waf: Any, project: Any, compiler: str, j
 
 
 def test_what_was_compiled_beside_an_error_stays(waf: Any, project: Any) -> None:
-	"""Where the build stops at the first error, too: what its call has made is not compiled again."""
+	"""Also if the build stops at the first error, sources that the same call has compiled are not compiled again."""
 	files = {**dict.fromkeys(SOURCES, "int x;\n"), "src/f4.c": "broken\n"}
 	folder = write_project(project, files)
 	counts = told(waf(folder, "configure", "build", "-j1", "--zones=batch", status=1))
 	assert (counts["shared"], counts["again"]) == (8, 1)
 	(folder / "src" / "f4.c").write_text("int f4;\n")
 	done = tasks(waf(folder, "build"))
-	# the other one of the same name may still have been to come
+	# the other source of the same name may not have been compiled yet
 	left = {"Compiling src/f1.c", "Compiling src/sub/f1.c"}
 	assert set(done) - left == {"Compiling src/f4.c", "Linking build/liball.a"}
 	assert len(done) <= 3
@@ -144,7 +144,7 @@ def test_commands_that_differ_do_not_share(waf: Any, project: Any) -> None:
 
 
 def test_what_writes_more_is_left_alone(waf: Any, project: Any) -> None:
-	"""Files beside the object are named by it: such compiles do not share, and it is told why."""
+	"""Compiles that write files named after the object are not shared, and the reason is told."""
 	flags = ["-MD", "-save-temps", "--coverage", "-gsplit-dwarf", "-fstack-usage", "-Wa,-adhln=x.lst"]
 	line = """bld.load("batch")
 	for n, flag in enumerate(%r):
@@ -160,7 +160,7 @@ def test_what_writes_more_is_left_alone(waf: Any, project: Any) -> None:
 
 
 def test_generated_headers_come_first(waf: Any, project: Any) -> None:
-	"""A task waits for what it reads, and the others with which it could share a call do not."""
+	"""A task waits for its inputs, and the tasks with which it could share a call do not wait for it."""
 	line = """bld.load("batch")
 	bld(rule="echo '#define MADE 1' > ${TGT}", target="made.h")"""
 	reading = {"src/f%d.c" % n: '#include "made.h"\nint f%d = MADE;\n' % n for n in (1, 3, 5)}
@@ -171,7 +171,7 @@ def test_generated_headers_come_first(waf: Any, project: Any) -> None:
 
 
 def test_a_file_in_the_way_stays(waf: Any, project: Any) -> None:
-	"""Where a compiler would write over a file of the build folder, or what a rule makes there, it is not let."""
+	"""A compiler may not overwrite a file of the build folder, or an output of a rule."""
 	line = """bld.load("batch")
 	bld(rule="echo mine > ${TGT}", target="f2.o")"""
 	folder = write_project(project, line=line)
@@ -184,7 +184,7 @@ def test_a_file_in_the_way_stays(waf: Any, project: Any) -> None:
 
 
 def test_what_a_killed_build_has_left_goes(waf: Any, project: Any) -> None:
-	"""The names that a call uses are noted before it begins, and the next build removes what bears them."""
+	"""The file names of a call are noted before it begins. After a crash the next build removes these files."""
 	folder = write_project(project)
 	waf(folder, "configure")
 	left = folder / "build" / ".batch-7"
@@ -197,7 +197,7 @@ def test_what_a_killed_build_has_left_goes(waf: Any, project: Any) -> None:
 	assert not list((folder / "build").glob(".batch-*"))
 
 
-def test_who_takes_part(waf: Any, project: Any) -> None:
+def test_tasks_that_take_part(waf: Any, project: Any) -> None:
 	"""A generator by feature or size; --batch=N all of them; 0 none; a size of 0 keeps out."""
 	line = """pass
 	bld.objects(source="a.c b.c c.c", target="by_feature", features="batch")
@@ -251,7 +251,7 @@ def test_it_works_with_the_engine(
 
 @pytest.mark.parametrize(("unity", "guard"), [("off", "#pragma once\n"), ("on", "#pragma once\n"), ("on", "")])
 def test_it_works_beside_unity(waf: Any, project: Any, unity: str, guard: str) -> None:
-	"""Sources that unity compiles as one are left alone; with unity off, or where it leaves them alone, they share."""
+	"""Sources that unity compiles together are left alone. All others share calls, also with unity off."""
 	# a header that may be included again, and leaves a macro behind, keeps unity from its sources
 	folder = write_project(project, {"src/shared.h": guard + SOURCES["src/shared.h"]})
 	wscript = folder / "wscript"
@@ -264,7 +264,7 @@ def test_it_works_beside_unity(waf: Any, project: Any, unity: str, guard: str) -
 
 
 def test_parked_clang_is_left_alone(waf: Any, project: Any, engine: str) -> None:
-	"""It would start each of several sources anew: with the engine, each clang is called for one."""
+	"""A clang would start a process for each source. With the engine, each clang is called for one source."""
 	need("clang")
 	folder = write_project(project)
 	counts = told(waf(folder, "configure", "build", "-j1", "--zones=batch", tools="prefork", env={"CC": "clang"}))
@@ -272,7 +272,7 @@ def test_parked_clang_is_left_alone(waf: Any, project: Any, engine: str) -> None
 
 
 def test_variants_and_two_loads(waf: Any, project: Any) -> None:
-	"""Each variant has its calls, in its folder, however often the tool is loaded."""
+	"""Each variant has calls in its own folder, even if the tool is loaded twice."""
 	folder = write_project(project, line="bld.load('batch'); bld.load('batch'); bld.env = bld.all_envs['']")
 	text = (
 		(folder / "wscript").read_text().replace('opt.load("compiler_c batch")', 'opt.load("compiler_c batch batch")')
@@ -292,13 +292,13 @@ for name in ("one", "two"):
 
 
 def test_waf_2_0_builds_the_same(waf: Any, project: Any, waf20: pathlib.Path) -> None:
-	"""On 2.0.24."""
+	"""Waf 2.0.24 builds the same."""
 	build_with(waf, write_project(project), waf20)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="Waf 2.0.12 is older than this Python")
 def test_waf_2_0_12_builds_the_same(waf: Any, project: Any, jack_sources: pathlib.Path) -> None:
-	"""On the oldest Waf that we promise."""
+	"""Waf 2.0.12, the oldest supported Waf, builds the same."""
 	build_with(waf, write_project(project), jack_sources)
 
 

@@ -1,4 +1,4 @@
-"""The tool batch with task classes that say how several of their tasks are one command, and the words of commands."""
+"""The tool batch with task classes that say how one command does several tasks, and the words of commands."""
 
 import pathlib
 import re
@@ -36,7 +36,7 @@ def build(bld):
 	bld(source=bld.path.ant_glob("*.n"))
 	bld(source=bld.path.ant_glob("more/*.n"), env=bld.env.derive())
 """
-# writes a line for each call, and of a source with "bad" a part, which is what a careless compiler leaves
+# writes a line for each call, and only a part of a source with "bad", as a careless compiler does
 TOOL = """\
 #! /bin/sh
 echo "$@" >> "$(dirname "$0")/calls"
@@ -71,7 +71,7 @@ def write_numbers(project: Any, keeps: bool, **files: str) -> pathlib.Path:
 
 
 def read_calls(folder: pathlib.Path) -> List[List[str]]:
-	"""The sources of each call so far, which are forgotten."""
+	"""The sources of each call since the last question."""
 	calls = [
 		[word for word in line.split() if word.endswith(".n")] for line in (folder / "calls").read_text().splitlines()
 	]
@@ -80,7 +80,7 @@ def read_calls(folder: pathlib.Path) -> List[List[str]]:
 
 
 def test_a_class_says_how_several_are_one(waf: Any, project: Any) -> None:
-	"""One call makes the outputs of all, where they belong; those with the same name go into different calls."""
+	"""One call makes the outputs of all tasks, in their places. Outputs with the same name go into different calls."""
 	folder = write_numbers(project, keeps=False)
 	waf(folder, "configure", "build", "--batch=0")
 	tree = read_tree(folder)
@@ -96,7 +96,7 @@ def test_a_class_says_how_several_are_one(waf: Any, project: Any) -> None:
 
 @pytest.mark.parametrize("careful", ["", "yes"])
 def test_what_fails_is_done_again_alone(waf: Any, project: Any, careful: str) -> None:
-	"""All of a call that has failed, unless its class says that what is there is whole."""
+	"""All tasks of a failed call are done again alone, unless the class says that existing outputs are complete."""
 	folder = write_numbers(project, keeps=bool(careful), b="bad")
 	waf(folder, "configure")
 	done = waf(folder, "build", "-j1", "-k", env={"CAREFUL": careful}, status=1)
@@ -113,9 +113,9 @@ def test_what_fails_is_done_again_alone(waf: Any, project: Any, careful: str) ->
 
 
 def test_the_playground_works(waf: Any, tmp_path: pathlib.Path) -> None:
-	"""Its costly compiler, clang-cl and gcc make in shared calls what they make in single ones."""
+	"""The playground's costly compiler, clang-cl and gcc make the same outputs in shared and in single calls."""
 	folder = pathlib.Path(shutil.copytree(ROOT / "playground" / "batch", tmp_path / "playground"))
-	# to start javac as often as the plain build does takes longer than all the rest
+	# starting javac as often as the plain build does takes longer than everything else
 	shutil.rmtree(folder / "java")
 	env = {"COSTLY_START": "0"}
 	waf(folder, "configure", "build", "--batch=0", env=env)
@@ -148,7 +148,7 @@ FORMS: Dict[str, Any] = {
 
 @pytest.mark.parametrize("command", FORMS)
 def test_forms_of_commands(command: str) -> None:
-	"""What is left of a command without its source and output, or why it is not taken apart."""
+	"""A command without its source and output, or the reason why it is not taken apart."""
 	found = invocation.find_form(command.split(), "a.c", "/b/a.o")
 	if isinstance(FORMS[command], str):
 		assert found == FORMS[command]

@@ -1,4 +1,4 @@
-"""The book: what its pages tell a reader to do is done, what they link to is there, and the site is one to read."""
+"""The book: the commands on its pages work, its links lead somewhere, and the site can be read."""
 
 import ast
 import fcntl
@@ -34,7 +34,7 @@ def list_blocks() -> List[book_pages.Block]:
 
 @pytest.fixture
 def reader(tmp_path: pathlib.Path, runtime: pathlib.Path, engine: str) -> Iterator[Dict[str, str]]:
-	"""The environment of somebody who reads the book: a home of their own with a clone in it, and our programs."""
+	"""The environment of a reader: a home with a clone in it, and our programs."""
 	home = tmp_path / "home"
 	programs = tmp_path / "bin"
 	for folder in (home / "work", programs):
@@ -55,7 +55,7 @@ def reader(tmp_path: pathlib.Path, runtime: pathlib.Path, engine: str) -> Iterat
 		"WAFD": engine,
 		"WAFD_RUNTIME_DIR": str(runtime),
 	}
-	# a store of its own has an engine of its own, which the fixture `runtime` knows nothing of
+	# a store of its own has an engine of its own, which the fixture `runtime` does not know
 	for lock in runtime.glob("*/*.sock"):
 		environ = dict(os.environ, WAFD_RUNTIME_DIR=str(lock.parent))
 		subprocess.run([engine, "stop", "--now"], env=environ, capture_output=True, timeout=30, check=False)
@@ -69,7 +69,7 @@ def find_port() -> int:
 
 @pytest.mark.parametrize("page", DONE, ids=lambda page: page.stem)
 def test_commands(page: pathlib.Path, reader: Dict[str, str], tmp_path: pathlib.Path) -> None:
-	"""Whoever types what a page has, in a new folder and from its beginning to its end, sees what the page shows."""
+	"""A reader who types all commands of a page, in a new folder, sees the output that the page shows."""
 	notes = tmp_path / "notes"
 	notes.mkdir()
 	wrong = book_pages.follow(page, pathlib.Path(reader["HOME"]) / "work", notes, reader, find_port())
@@ -77,10 +77,10 @@ def test_commands(page: pathlib.Path, reader: Dict[str, str], tmp_path: pathlib.
 
 
 class TestConventions:
-	"""What makes sure that what the pages tell is really tried."""
+	"""Checks that the pages are really tried."""
 
 	def test_few_are_not_run(self) -> None:
-		"""What no test can do is little, and each says why."""
+		"""Few blocks are not run, and each gives the reason."""
 		excused = [block for block in list_blocks() if block.not_run]
 		assert len(excused) <= 12, [x.place for x in excused]
 		assert all(len(x.not_run.split()) > 3 for x in excused), [(x.place, x.not_run) for x in excused]
@@ -97,13 +97,13 @@ class TestConventions:
 		assert not hidden
 
 	def test_python_is_python(self) -> None:
-		"""Each piece of Python is one."""
+		"""Each block of Python can be compiled."""
 		for block in list_blocks():
 			if block.language == "python":
 				ast.parse(textwrap.dedent(block.text), block.place)
 
 	def test_a_wrong_page_is_told(self, reader: Dict[str, str], tmp_path: pathlib.Path) -> None:
-		"""A page that shows another output, or a command that fails, is found out, and what comes later is told of."""
+		"""A page with another output, or with a command that fails, is reported, and so is what comes after it."""
 		page = tmp_path / "wrong.md"
 		page.write_text(
 			"```c\n/* a.c */\nint a;\n```\n```console\n$ wc -l a.c\n1 a.c\n$ echo one; echo two; echo three\none\n…\n"
@@ -117,7 +117,7 @@ class TestConventions:
 
 
 def test_figures() -> None:
-	"""Each figure of the README's table is one that docs/measured.md has, with the command that printed it."""
+	"""Each figure in the README's table is in docs/measured.md, with the command that printed it."""
 	text = (ROOT / "README.md").read_text(encoding="utf-8")
 	rows = re.findall(r"^\| .* \| \*\*(.+?)\*\* \| (.+?) \| \*\*(.+?)\*\* \|$", text, re.M)
 	measured = set(re.findall(r"[\d,.]*\d", (DOCS / "measured.md").read_text(encoding="utf-8")))
@@ -126,7 +126,7 @@ def test_figures() -> None:
 
 
 def list_spans(start: str) -> List[Tuple[str, str]]:
-	"""What pages have as `code` within a line that begins so, unless it is shortened: where, and what follows."""
+	"""The `code` within lines that begin so, unless it is shortened: its place, and the words after it."""
 	found = []
 	for page in PAGES:
 		for span in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)):
@@ -140,7 +140,7 @@ class TestInText:
 	"""Commands within sentences and tables, which are not run: their options are there."""
 
 	def test_benchmarks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-		"""Each command that a figure was measured with is one that bench.py takes."""
+		"""bench.py accepts each command with which a figure was measured."""
 		monkeypatch.syspath_prepend(str(ROOT / "utils"))
 		arguments = importlib.import_module("benchmark.arguments")
 		mistake = importlib.import_module("benchmark.mistake")
@@ -157,7 +157,7 @@ class TestInText:
 	def test_programs(self, engine: str) -> None:
 		"""wafd and wafcc have the options that pages give them."""
 		wafcc = os.path.join(os.path.dirname(os.path.realpath(engine)), "wafcc")
-		known = "--help --verbose"  # the latter is told of as -v
+		known = "--help --verbose"  # the latter is shown as -v
 		wrong = []
 		for start, command in (("wafcc", [wafcc]), ("wafd serve", [engine, "serve"]), ("wafd", [engine])):
 			shown = subprocess.run([*command, "--help"], capture_output=True, encoding="utf-8", check=True).stdout
@@ -184,10 +184,10 @@ class TestInText:
 
 
 class TestSettings:
-	"""The tables for those who come from other caches."""
+	"""The tables for users of other caches."""
 
 	def test_all_of_ccache(self) -> None:
-		"""Every setting of the ccache that is installed is in the table, by its name."""
+		"""Every setting of the installed ccache is in the table, by its name."""
 		if not shutil.which("ccache"):
 			pytest.skip("apt-get install ccache")
 		shown = subprocess.run(["ccache", "--show-config"], capture_output=True, encoding="utf-8", check=True).stdout
@@ -197,7 +197,7 @@ class TestSettings:
 		assert [x for x in sorted(settings) if f"`{x}`" not in table] == []
 
 	def test_ours_are_there(self, engine: str) -> None:
-		"""Every variable of ours that the pages name is one that the programs have."""
+		"""The programs have every variable of ours that the pages name."""
 		wafd = pathlib.Path(os.path.realpath(engine))
 		programs = wafd.read_bytes() + wafd.with_name("wafcc").read_bytes()
 		named = {x for page in PAGES for x in re.findall(r"\bWAFCC_[A-Z]+\b", page.read_text(encoding="utf-8"))}
@@ -230,7 +230,7 @@ class TestSite:
 	"""The site, as a browser shows it."""
 
 	def test_links(self, site: pathlib.Path) -> None:
-		"""Every link within the site leads to a page, a picture or an anchor that is there."""
+		"""Every link within the site leads to an existing page, picture or anchor."""
 		pages = {x.name: x.read_text(encoding="utf-8") for x in site.glob("*.html")}
 		lost = []
 		for name, text in pages.items():
@@ -246,7 +246,7 @@ class TestSite:
 		assert not lost
 
 	def test_readme_links(self) -> None:
-		"""What the README and CONTRIBUTING.md link to is in the repository."""
+		"""The targets of links in the README and in CONTRIBUTING.md are in the repository."""
 		for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
 			links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
 			assert [x for x in links if not (ROOT / x).exists()] == []
@@ -257,7 +257,7 @@ class TestSite:
 		assert [x.stem for x in DOCS.glob("*.md") if x.stem != "index" and f'href="{x.stem}.html"' not in index] == []
 
 	def test_reading(self, site: pathlib.Path, look: Callable[..., Any]) -> None:
-		"""One opens the book from the disk, goes to a page by its name, and finds a word."""
+		"""A reader opens the book from the disk, goes to a page by its name, and finds a word."""
 		page = look((site / "index.html").as_uri())
 		page.click("article >> text=Start in five minutes")
 		wait(page, "article", "prefork wafcc")
@@ -266,7 +266,7 @@ class TestSite:
 		wait(page, "ul.search li a", "oving")
 
 	def test_on_a_phone(self, site: pathlib.Path, look: Callable[..., Any]) -> None:
-		"""On a phone no page is wider than the window: what is wide scrolls by itself."""
+		"""On a phone no page is wider than the window. Wide parts scroll by themselves."""
 		page = look((site / "index.html").as_uri(), size="phone", dark=True)
 		for file in sorted(site.glob("*.html")):
 			page.goto(file.as_uri())

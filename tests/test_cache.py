@@ -1,4 +1,4 @@
-"""wafcc's cache in front of real compilers: whatever changes, a result is the one that a fresh compile gives."""
+"""wafcc's cache in front of real compilers: after any change, a result is that of a fresh compile."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ def test_a_header_that_shadows_another(cc: str, lab: Lab) -> None:
 
 @each
 def test_the_next_header_of_a_name(cc: str, lab: Lab) -> None:
-	"""The same for the header that ``#include_next`` finds."""
+	"""The header that ``#include_next`` finds counts in the same way."""
 	lab.write("a/f.h", "#include_next <f.h>\n")
 	lab.write("c/f.h", "#define F 1\n")
 	(lab.folder / "b").mkdir()
@@ -45,7 +45,7 @@ def test_the_next_header_of_a_name(cc: str, lab: Lab) -> None:
 
 @each
 def test_a_header_that_was_asked_for(cc: str, lab: Lab) -> None:
-	"""What ``__has_include`` looked for in vain appears."""
+	"""A header appears that ``__has_include`` did not find before."""
 	lab.write("x.c", '#if __has_include("cfg.h")\nint has = 1;\n#else\nint has = 0;\n#endif\n')
 	line = f"{cc} -c x.c"
 	lab.until_hit(line)
@@ -82,7 +82,7 @@ def test_many_headers_of_one_content(cc: str, lab: Lab) -> None:
 
 @each
 def test_empty_headers_that_are_imported(cc: str, lab: Lab) -> None:
-	"""What is imported twice is told as read once, if it is one file, or looks like it; also if it is empty."""
+	"""A header that is imported twice is told as read once if it is one file or looks like it, also if it is empty."""
 	headers = [lab.write("a.h", ""), lab.write("b.h", "")]
 	for header in headers:
 		os.utime(header, (1000, 1000))
@@ -98,7 +98,7 @@ def test_empty_headers_that_are_imported(cc: str, lab: Lab) -> None:
 
 @each
 def test_two_checkouts_share_and_differ(cc: str, lab: Lab) -> None:
-	"""What one checkout has compiled is a hit in the other, unless that has a header which shadows one."""
+	"""A compile in one checkout is a hit in another, unless that has a header which shadows one."""
 	for checkout in ("one", "two"):
 		lab.write(f"{checkout}/a/f.h", "#define F 1\n")
 		lab.write(f"{checkout}/x.c", "#include <f.h>\nint f = F;\n")
@@ -134,7 +134,7 @@ def test_prefix_maps_that_differ(cc: str, lab: Lab) -> None:
 @each
 @pytest.mark.parametrize("text", ["__TIME__", "__DATE__", "__TIMESTAMP__", "TOLD"])
 def test_times(cc: str, text: str, lab: Lab) -> None:
-	"""Whoever writes a date into its result is never a hit, however the macro is spelled."""
+	"""A compile that writes a date into its result is never a hit, in whatever way the macro is spelled."""
 	lab.write("when.h", f"const char *when = {text};\n")
 	lab.write("x.c", '#include "when.h"\n')
 	for _ in range(3):
@@ -145,7 +145,7 @@ def test_times(cc: str, text: str, lab: Lab) -> None:
 
 @each
 def test_the_epoch_of_sources(cc: str, lab: Lab) -> None:
-	"""With ``SOURCE_DATE_EPOCH`` the result depends on that, and on the clock no more where the compiler heeds it."""
+	"""With ``SOURCE_DATE_EPOCH`` the result depends on that value, and not on the clock if the compiler heeds it."""
 	lab.write("x.c", "const char *when = __DATE__;\n")
 	for epoch in ("1", "1000000000", "1"):
 		lab.same(f"{cc} -c x.c", SOURCE_DATE_EPOCH=epoch)
@@ -153,7 +153,7 @@ def test_the_epoch_of_sources(cc: str, lab: Lab) -> None:
 
 @each
 def test_binary_data(cc: str, lab: Lab) -> None:
-	"""What the assembler includes is read by it, however the directive is put together."""
+	"""A file that the assembler includes is an input, in whatever way the directive is put together."""
 	lab.write("data", "12")
 	lab.write("x.c", '__asm__(".section .rodata\\n .inc" "bin    \\"da" "ta\\"\\n .text");\n')
 	line = f"{cc} -c x.c"
@@ -189,7 +189,7 @@ def test_a_precompiled_header(lab: Lab) -> None:
 
 @each
 def test_a_header_that_changes_and_comes_back(cc: str, lab: Lab) -> None:
-	"""A compile in whose course a header changes, and is restored, leaves nothing wrong behind."""
+	"""A header changes during a compile and is restored: nothing wrong is stored."""
 	header = lab.write("f.h", "#define F 1\n")
 	lab.write("x.c", '#include "f.h"\nint f = F;\n')
 	line = f"{cc} -c x.c"
@@ -211,7 +211,7 @@ def test_failures_are_not_remembered(cc: str, lab: Lab) -> None:
 
 @each
 def test_restoring_a_header_is_a_hit(cc: str, lab: Lab) -> None:
-	"""What counts is content, not time."""
+	"""Contents count, and not times."""
 	header = lab.write("f.h", "#define F 1\n")
 	lab.write("x.c", '#include "f.h"\nint f = F;\n')
 	line = f"{cc} -c x.c"
@@ -223,7 +223,7 @@ def test_restoring_a_header_is_a_hit(cc: str, lab: Lab) -> None:
 
 
 def test_random_edits(lab: Lab, tmp_path: pathlib.Path) -> None:
-	"""A short run of the fuzzer: nothing differs from a fresh compile."""
+	"""A short run of the fuzzer finds no difference from a fresh compile."""
 	if not COMPILERS:
 		pytest.skip("needs a compiler")
 	argv = [sys.executable, str(ROOT / "utils" / "fuzzcache.py"), "--steps", "120", "--work", str(tmp_path)]

@@ -1,4 +1,4 @@
-"""Hits that are compiled again when nobody waits for it: what is right is found right, and what is wrong is told."""
+"""Hits that are compiled again in the background: right results are confirmed, and wrong ones are reported."""
 
 import contextlib
 import json
@@ -16,9 +16,9 @@ import pytest
 from cache_support import COMPILERS, PATIENCE, Lab, each
 from conftest import list_processes
 
-# A compiler whose result depends on what nobody can observe: a limit that its shell asks for.
+# A compiler whose result depends on something that cannot be observed: a limit that its shell asks for.
 UNSEEN = '#!/bin/sh\nexec %s -DN=$(ulimit -c) "$@"\n'
-# One that waits if that limit is none, and says with which rank.
+# A compiler that waits if that limit is none, and writes its rank.
 SLOW = '#!/bin/sh\n[ "$(ulimit -c)" = 0 ] && nice >begun && sleep 100\nexec %s "$@"\n'
 
 
@@ -58,7 +58,7 @@ def install(lab: Lab, text: str) -> pathlib.Path:
 @each
 @pytest.mark.parametrize("options", ["-c x.c", "-g -O1 -MMD -c x.c -o out/x.o", "-Wall -MD -MF d -MT t -S x.c -o x.s"])
 def test_hits_are_compiled_again(cc: str, options: str, lab: Lab) -> None:
-	"""Every audited hit is served as a hit; a compile elsewhere gives the same, and leaves nothing in its place."""
+	"""Every audited hit is served as a hit. A compile elsewhere gives the same, and leaves nothing there."""
 	lab.write("f.h", "#define F 1\n")
 	lab.write("x.c", '#include "f.h"\nstatic int f = F;\n')
 	(lab.folder / "out").mkdir()
@@ -75,7 +75,7 @@ def test_hits_are_compiled_again(cc: str, options: str, lab: Lab) -> None:
 
 
 def test_a_share_of_hits(lab: Lab) -> None:
-	"""Of six hits three are compiled again where half of them are to be."""
+	"""With a share of one half, three of six hits are compiled again."""
 	if not COMPILERS:
 		pytest.skip("needs a compiler")
 	lab.write("x.c", "int f;\n")
@@ -87,7 +87,7 @@ def test_a_share_of_hits(lab: Lab) -> None:
 
 
 def test_a_result_that_tells_its_name_is_compiled_in_its_place(lab: Lab) -> None:
-	"""What cannot be made elsewhere is compiled instead of served, and compared as well."""
+	"""A command that cannot be run elsewhere is run instead of served, and compared as well."""
 	if not shutil.which("gcc"):
 		pytest.skip("needs gcc")
 	lab.write("x.c", "int f(void) { return 1; }\n")
@@ -101,7 +101,7 @@ def test_a_result_that_tells_its_name_is_compiled_in_its_place(lab: Lab) -> None
 
 @contextlib.contextmanager
 def core_limit(blocks: int) -> Iterator[None]:
-	"""Run what follows with this limit, which a compiler may ask for without being seen."""
+	"""Run the following commands with this limit, which a compiler may ask for without being observed."""
 	soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
 	if hard != resource.RLIM_INFINITY and hard < blocks << 10:
 		pytest.skip("needs a limit that can be chosen")
@@ -113,7 +113,7 @@ def core_limit(blocks: int) -> Iterator[None]:
 
 
 def test_a_wrong_entry(lab: Lab) -> None:
-	"""A hit with another result than a compile is told by counts and a report, whose status says so; its entry goes."""
+	"""A hit that differs from a compile is counted and reported, the report has a status, and the entry is removed."""
 	tool = install(lab, UNSEEN)
 	lab.write("x.c", "int n = N;\n")
 	line = f"{tool} -c x.c"
@@ -134,7 +134,7 @@ def test_a_wrong_entry(lab: Lab) -> None:
 
 
 def test_inputs_that_changed_meanwhile(lab: Lab) -> None:
-	"""A header that is another by now is no difference."""
+	"""A header that has changed meanwhile is no difference."""
 	if not COMPILERS:
 		pytest.skip("needs a compiler")
 	header = lab.write("f.h", "#define F 1\n")
@@ -149,7 +149,7 @@ def test_inputs_that_changed_meanwhile(lab: Lab) -> None:
 
 
 def test_a_compiler_that_draws_lots(lab: Lab) -> None:
-	"""What gcc numbers by chance for the linker to optimize is no difference."""
+	"""The random numbers that gcc writes for the linker's optimization are no difference."""
 	if not shutil.which("gcc"):
 		pytest.skip("needs gcc")
 	lab.write("x.c", "int f;\n")
@@ -163,7 +163,7 @@ def test_a_compiler_that_draws_lots(lab: Lab) -> None:
 
 
 def wait_for(path: pathlib.Path) -> str:
-	"""Wait until a file is there with something in it; that."""
+	"""Wait until a file has some content, and return that."""
 	deadline = time.monotonic() + PATIENCE
 	while not path.exists() or not path.read_text():
 		assert time.monotonic() < deadline, f"{path} does not appear"
@@ -185,7 +185,7 @@ def begin_slowly(lab: Lab) -> pathlib.Path:
 
 
 def test_a_command_comes_first(lab: Lab) -> None:
-	"""What is compiled again has the lowest rank, is killed when a command comes, and is given up after three times."""
+	"""An audit has the lowest rank, is killed when a command comes, and is given up after three times."""
 	begun = begin_slowly(lab)
 	lab.write("y.c", "int g;\n")
 	for _ in range(3):
@@ -199,7 +199,7 @@ def test_a_command_comes_first(lab: Lab) -> None:
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_an_engine_that_ends(is_killed: bool, lab: Lab, runtime: pathlib.Path) -> None:
-	"""With the engine goes what it compiles again, also when the engine is killed."""
+	"""When the engine ends, also when it is killed, its audits end with it."""
 	wait_for(begin_slowly(lab))
 	tool = str(lab.folder / "tool" / "gcc")
 	slow = {process for process, command in list_processes(runtime).items() if tool in command}

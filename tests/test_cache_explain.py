@@ -1,4 +1,4 @@
-"""``wafcc --explain``: why a request hit or missed, in words that last."""
+"""``wafcc --explain``: the reason why a request hit or missed. The explanations are kept."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from cache_support import PATIENCE, Lab, each
 
 
 def ours(lab: Lab, *options: str, cwd: str = ".") -> str:
-	"""What wafcc prints for options of its own."""
+	"""The output of wafcc for options of its own."""
 	argv = [lab.wafcc, *options]
 	folder = lab.folder / cwd
 	return subprocess.run(
@@ -22,7 +22,7 @@ def ours(lab: Lab, *options: str, cwd: str = ".") -> str:
 
 
 def explain(lab: Lab, *output: str, cwd: str = ".") -> List[Dict[str, Any]]:
-	"""What is told of an output to programs."""
+	"""The explanation of an output, in the form for programs."""
 	return json.loads(ours(lab, "--json", "--explain", *output, cwd=cwd))
 
 
@@ -70,7 +70,7 @@ def test_many_changes_are_counted(cc: str, lab: Lab) -> None:
 
 @each
 def test_another_command_line(cc: str, lab: Lab) -> None:
-	"""Of a miss with other arguments it is told in which; of one whose entry was removed, that."""
+	"""A miss with other arguments names them. A miss whose entry was removed says so."""
 	lab.write("x.c", "int f;\n")
 	lab.until_hit(f"{cc} -O1 -DA=1 -c x.c -o x.o")
 	lab.same(f"{cc} -O2 -DA=1 -g -c x.c -o x.o")
@@ -86,7 +86,7 @@ def test_another_command_line(cc: str, lab: Lab) -> None:
 
 @each
 def test_it_outlives_the_engine(cc: str, lab: Lab) -> None:
-	"""What was told is told by the next engine too, also what the command line was; a damaged line is forgotten."""
+	"""The next engine tells the same, also the command line. A damaged line is ignored."""
 	for name in ("x", "y"):
 		lab.write(f"{name}.c", "int f;\n")
 	lab.until_hit(f"{cc} -c x.c")
@@ -122,7 +122,7 @@ def test_an_output_is_found_by_any_of_its_paths(cc: str, lab: Lab) -> None:
 
 
 def test_the_last_ones(lab: Lab) -> None:
-	"""Without an output the last ten are told, the latest first, with their times."""
+	"""Without an output the last ten are shown, the latest first, with their times."""
 	if not shutil.which("gcc"):
 		pytest.skip("needs gcc")
 	assert ours(lab, "--explain") == "nothing was asked for, or all is forgotten\n"

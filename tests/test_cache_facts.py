@@ -1,4 +1,4 @@
-"""wafcc in front of commands that are no compiles: cached by what they are seen to depend on, or not at all."""
+"""wafcc in front of commands that are not compiles: they are cached by what they are observed to use, or not at all."""
 
 import json
 import os
@@ -21,16 +21,16 @@ class Facts(Lab):
 
 	@classmethod
 	def make(cls, engine: str, tmp_path: pathlib.Path, **files: str) -> "Facts":
-		"""In a folder with these files."""
-		folder = tmp_path / "yard"
+		"""Make the folder with these files."""
+		folder = tmp_path / "sandbox"
 		folder.mkdir()
-		yard = cls(engine, folder, tmp_path / "home")
+		sandbox = cls(engine, folder, tmp_path / "home")
 		for name, text in files.items():
-			yard.write(name, text)
-		return yard
+			sandbox.write(name, text)
+		return sandbox
 
 	def run_by_facts(self, line: str, **env: str) -> subprocess.CompletedProcess:
-		"""What a command prints; its files stay."""
+		"""The output of a command. Its files stay."""
 		return subprocess.run(
 			[self.wafcc, "run", "--", *line.split()],
 			cwd=self.folder,
@@ -42,7 +42,7 @@ class Facts(Lab):
 		)
 
 	def check(self, line: str, output: str, cwd: str = ".", umask: int = 0o022, **env: str) -> str:
-		"""Run a command by its facts and plainly; both leave the same. What wafcc says of it."""
+		"""Run a command by its facts and plainly; both must have the same effects. Returns wafcc's verdict."""
 		fresh = self.run(line, False, cwd, umask, **env)
 		found = self.run(f"{self.wafcc} run -- {line}", False, cwd, umask, **env)
 		said = self.explain(self.folder / cwd / output)
@@ -50,7 +50,7 @@ class Facts(Lab):
 		return said
 
 	def check_until_hit(self, line: str, output: str, cwd: str = ".", umask: int = 0o022, **env: str) -> None:
-		"""What was written in this very moment is not trusted."""
+		"""A file that was written just before is not trusted yet."""
 		deadline = time.monotonic() + PATIENCE
 		said = ""
 		while not said.startswith("hit"):
@@ -67,17 +67,17 @@ class Facts(Lab):
 		return self.statistics()["hits"]
 
 	def reasons(self) -> Dict[str, int]:
-		"""Why commands were not looked up, or not stored."""
+		"""The reasons why commands were not looked up, or not stored."""
 		told = self.statistics()
 		return {**told["uncached"], **told["not_stored"]}
 
 
 @pytest.fixture
-def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a source, two objects, scripts and the like."""
-	yard = Facts.make(engine, tmp_path, **FILES)
-	subprocess.run(["gcc", "-c", "a.c", "b.c"], cwd=yard.folder, check=True, timeout=PATIENCE)
-	return yard
+	sandbox = Facts.make(engine, tmp_path, **FILES)
+	subprocess.run(["gcc", "-c", "a.c", "b.c"], cwd=sandbox.folder, check=True, timeout=PATIENCE)
+	return sandbox
 
 
 FILES = {
@@ -137,57 +137,64 @@ def need(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_command_is_cached_by_its_facts(name: str, yard: Facts) -> None:
-	"""It is a hit with the same bytes and rights when its outputs are gone, and a miss when an input is another."""
+def test_a_command_is_cached_by_its_facts(name: str, sandbox: Facts) -> None:
+	"""A command is a hit with the same bytes and rights if its outputs are removed, and a miss if an input changed."""
 	kind = KINDS[name]
 	need(kind.line)
-	yard.check_until_hit(kind.line, kind.output)
-	assert yard.check(kind.line, kind.output).startswith("hit")
-	before = (yard.folder / kind.source).read_bytes()
+	sandbox.check_until_hit(kind.line, kind.output)
+	assert sandbox.check(kind.line, kind.output).startswith("hit")
+	before = (sandbox.folder / kind.source).read_bytes()
 	text = kind.text.encode() or b"/* another */\n"
 	if kind.source.endswith(".o"):
 		source = kind.source.replace(".o", ".c")
-		subprocess.run(["gcc", "-c", "-g", source, "-o", kind.source], cwd=yard.folder, check=True, timeout=PATIENCE)
+		subprocess.run(["gcc", "-c", "-g", source, "-o", kind.source], cwd=sandbox.folder, check=True, timeout=PATIENCE)
 	else:
-		(yard.folder / kind.source).write_bytes(text)
-	assert yard.check(kind.line, kind.output).startswith(f"miss: {kind.source}")
-	assert before != (yard.folder / kind.source).read_bytes()
-	yard.check_until_hit(kind.line, kind.output)
+		(sandbox.folder / kind.source).write_bytes(text)
+	assert sandbox.check(kind.line, kind.output).startswith(f"miss: {kind.source}")
+	assert before != (sandbox.folder / kind.source).read_bytes()
+	sandbox.check_until_hit(kind.line, kind.output)
 
 
 @pytest.mark.parametrize("name", ["link", "shared library", "archive", "scanner", "parser"])
-def test_a_variable_that_is_not_asked_for(name: str, yard: Facts) -> None:
-	"""Programs that ask for variables one by one depend on no others."""
+def test_a_variable_that_is_not_asked_for(name: str, sandbox: Facts) -> None:
+	"""Programs that ask for single variables depend on no others."""
 	kind = KINDS[name]
 	need(kind.line)
-	yard.check_until_hit(kind.line, kind.output, UNRELATED="1")
-	assert yard.check(kind.line, kind.output, UNRELATED="2").startswith("hit")
+	sandbox.check_until_hit(kind.line, kind.output, UNRELATED="1")
+	assert sandbox.check(kind.line, kind.output, UNRELATED="2").startswith("hit")
 
 
-def test_a_variable_that_is_asked_for(yard: Facts) -> None:
-	"""A link depends on where libraries are looked for; a script may have read any variable."""
-	yard.check_until_hit(KINDS["link"].line, "prog")
-	assert yard.check(KINDS["link"].line, "prog", LIBRARY_PATH=str(yard.folder)).startswith("miss: LIBRARY_PATH is")
-	yard.check_until_hit("sh tool/say.sh", "made.c", WORD="one")
-	assert yard.check("sh tool/say.sh", "made.c", WORD="two").startswith("miss: WORD is")
-	assert yard.check("sh tool/say.sh", "made.c", WORD="one", OTHER="").startswith("miss: ")
-	assert yard.check("sh tool/say.sh", "made.c", WORD="one").startswith("hit")
+def test_a_variable_that_is_asked_for(sandbox: Facts) -> None:
+	"""A link depends on the places where libraries are looked for; a script may have read any variable."""
+	sandbox.check_until_hit(KINDS["link"].line, "prog")
+	assert sandbox.check(KINDS["link"].line, "prog", LIBRARY_PATH=str(sandbox.folder)).startswith(
+		"miss: LIBRARY_PATH is"
+	)
+	sandbox.check_until_hit("sh tool/say.sh", "made.c", WORD="one")
+	assert sandbox.check("sh tool/say.sh", "made.c", WORD="two").startswith("miss: WORD is")
+	assert sandbox.check("sh tool/say.sh", "made.c", WORD="one", OTHER="").startswith("miss: ")
+	assert sandbox.check("sh tool/say.sh", "made.c", WORD="one").startswith("hit")
 
 
-def test_paths_that_a_program_has_as_descriptors_are_those_of_its_folder(yard: Facts) -> None:
-	"""What `grep -r` opens below a folder that it has opened is another file in another checkout."""
+def test_paths_that_a_program_has_as_descriptors_are_those_of_its_folder(sandbox: Facts) -> None:
+	"""A file that `grep -r` opens below a folder that it has opened is another file in another checkout."""
 	need("grep")
 	for name in ("one", "two"):
-		yard.write(f"{name}/inc/a", f"word {name}\n")
-	line = [yard.wafcc, "run", "--", "grep", "-r", "word", "inc"]
+		sandbox.write(f"{name}/inc/a", f"word {name}\n")
+	line = [sandbox.wafcc, "run", "--", "grep", "-r", "word", "inc"]
 
 	def ask(name: str) -> bytes:
 		return subprocess.run(
-			line, cwd=yard.folder / name, env=yard.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True
+			line,
+			cwd=sandbox.folder / name,
+			env=sandbox.environ,
+			stdin=subprocess.DEVNULL,
+			stdout=subprocess.PIPE,
+			check=True,
 		).stdout
 
 	deadline = time.monotonic() + PATIENCE
-	while yard.hits() < 1:
+	while sandbox.hits() < 1:
 		assert ask("one") == b"inc/a:word one\n"
 		assert time.monotonic() < deadline
 	assert ask("two") == b"inc/a:word two\n"
@@ -215,89 +222,91 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_cannot_be_brought_back_is_named(line: str, yard: Facts) -> None:
-	"""A command whose result is more than plain files, or depends on what is never twice the same, is never a hit."""
+def test_what_cannot_be_brought_back_is_named(line: str, sandbox: Facts) -> None:
+	"""A command whose result is more than plain files, or that uses something that never repeats, is never a hit."""
 	need(line)
 	for _ in range(3):
-		state = yard.look()
-		yard.run_by_facts(line)
+		state = sandbox.look()
+		sandbox.run_by_facts(line)
 		for name, content in state.items():
-			(yard.folder / name).write_bytes(content)
-		made = yard.folder / "made"
+			(sandbox.folder / name).write_bytes(content)
+		made = sandbox.folder / "made"
 		if made.is_dir():
 			made.rmdir()
 		elif os.path.lexists(made):
 			made.unlink()
-	assert REFUSED[line] in yard.reasons(), yard.reasons()
+	assert REFUSED[line] in sandbox.reasons(), sandbox.reasons()
 
 
-def test_an_archive_that_is_there(yard: Facts) -> None:
-	"""Whoever adds to an archive depends on what is in it: the command runs, and nothing is stored."""
-	subprocess.run(["ar", "rcs", "both.a", "b.o"], cwd=yard.folder, check=True, timeout=PATIENCE)
-	before = (yard.folder / "both.a").read_bytes()
+def test_an_archive_that_is_there(sandbox: Facts) -> None:
+	"""A command that adds to an archive depends on the archive's content: it runs, and nothing is stored."""
+	subprocess.run(["ar", "rcs", "both.a", "b.o"], cwd=sandbox.folder, check=True, timeout=PATIENCE)
+	before = (sandbox.folder / "both.a").read_bytes()
 	line = "ar rcs both.a a.o"
 	for _ in range(2):
-		assert yard.run_by_facts(line).returncode == 0
-		said = yard.explain(yard.folder / "both.a")
+		assert sandbox.run_by_facts(line).returncode == 0
+		said = sandbox.explain(sandbox.folder / "both.a")
 		assert said.startswith("miss") and "not stored" in said
 		listed = subprocess.run(
-			["ar", "t", "both.a"], cwd=yard.folder, capture_output=True, check=True, timeout=PATIENCE
+			["ar", "t", "both.a"], cwd=sandbox.folder, capture_output=True, check=True, timeout=PATIENCE
 		)
 		assert listed.stdout.split() == [b"b.o", b"a.o"]
-		(yard.folder / "both.a").write_bytes(before)
-	(yard.folder / "both.a").unlink()
-	yard.check_until_hit(line, "both.a")
-	(yard.folder / "both.a").write_bytes(before)
-	yard.run_by_facts(line)
-	listed = subprocess.run(["ar", "t", "both.a"], cwd=yard.folder, capture_output=True, check=True, timeout=PATIENCE)
+		(sandbox.folder / "both.a").write_bytes(before)
+	(sandbox.folder / "both.a").unlink()
+	sandbox.check_until_hit(line, "both.a")
+	(sandbox.folder / "both.a").write_bytes(before)
+	sandbox.run_by_facts(line)
+	listed = subprocess.run(
+		["ar", "t", "both.a"], cwd=sandbox.folder, capture_output=True, check=True, timeout=PATIENCE
+	)
 	assert listed.stdout.split() == [b"b.o", b"a.o"]
 
 
-def test_times_of_files(yard: Facts) -> None:
-	"""A stranger may go by when a file was written; who is known not to, does not."""
+def test_times_of_files(sandbox: Facts) -> None:
+	"""An unknown program may depend on the times of files. A known program that does not, is a hit."""
 	stranger, known = "cp a.o made", "ar rcs made a.o"
 	for line in (stranger, known):
-		yard.check_until_hit(line, "made")
-	os.utime(yard.folder / "a.o", (10**9, 10**9))
-	assert yard.check(stranger, "made").startswith("miss: a.o was written anew")
-	assert yard.check(known, "made").startswith("hit")
+		sandbox.check_until_hit(line, "made")
+	os.utime(sandbox.folder / "a.o", (10**9, 10**9))
+	assert sandbox.check(stranger, "made").startswith("miss: a.o was written anew")
+	assert sandbox.check(known, "made").startswith("hit")
 
 
-def test_what_a_command_inherits(yard: Facts) -> None:
-	"""A script depends on its umask and its limits; a link only on what shows."""
-	yard.check_until_hit("sh tool/mode.sh", "made.c")
-	assert yard.check("sh tool/mode.sh", "made.c", umask=0o077).startswith("miss: ")
+def test_what_a_command_inherits(sandbox: Facts) -> None:
+	"""A script depends on its umask and limits; a link only on those that have an effect."""
+	sandbox.check_until_hit("sh tool/mode.sh", "made.c")
+	assert sandbox.check("sh tool/mode.sh", "made.c", umask=0o077).startswith("miss: ")
 	line = KINDS["link"].line
-	yard.check_until_hit(line, "prog")
-	assert yard.check(line, "prog", umask=0o077).startswith("hit")
+	sandbox.check_until_hit(line, "prog")
+	assert sandbox.check(line, "prog", umask=0o077).startswith("hit")
 
 
-def test_the_folder(yard: Facts) -> None:
-	"""A script may tell where it is; a link with relative names is the same everywhere."""
+def test_the_folder(sandbox: Facts) -> None:
+	"""A script may use the name of its folder; a link with relative names is the same everywhere."""
 	for checkout in ("one", "two"):
 		for name in ("a.o", "b.o", "tool/here.sh"):
-			path = yard.folder / checkout / name
+			path = sandbox.folder / checkout / name
 			path.parent.mkdir(parents=True, exist_ok=True)
-			shutil.copyfile(yard.folder / name, path)
-	yard.check_until_hit("sh tool/here.sh", "made.c", cwd="one")
-	assert yard.check("sh tool/here.sh", "made.c", cwd="two").startswith("miss")
-	yard.check_until_hit(KINDS["link"].line, "prog", cwd="one")
-	assert yard.check(KINDS["link"].line, "prog", cwd="two").startswith("hit")
+			shutil.copyfile(sandbox.folder / name, path)
+	sandbox.check_until_hit("sh tool/here.sh", "made.c", cwd="one")
+	assert sandbox.check("sh tool/here.sh", "made.c", cwd="two").startswith("miss")
+	sandbox.check_until_hit(KINDS["link"].line, "prog", cwd="one")
+	assert sandbox.check(KINDS["link"].line, "prog", cwd="two").startswith("hit")
 
 
-def test_a_folder_that_is_listed(yard: Facts) -> None:
+def test_a_folder_that_is_listed(sandbox: Facts) -> None:
 	"""A name that appears in a folder that was listed counts."""
-	yard.check_until_hit("sh tool/list.sh", "made.c")
-	yard.write("src/two", "")
-	assert yard.check("sh tool/list.sh", "made.c").startswith("miss: what is in src/ has changed")
-	yard.check_until_hit("sh tool/list.sh", "made.c")
+	sandbox.check_until_hit("sh tool/list.sh", "made.c")
+	sandbox.write("src/two", "")
+	assert sandbox.check("sh tool/list.sh", "made.c").startswith("miss: what is in src/ has changed")
+	sandbox.check_until_hit("sh tool/list.sh", "made.c")
 
 
-def feed(yard: Facts, line: str, text: str) -> Tuple[int, str]:
+def feed(sandbox: Facts, line: str, text: str) -> Tuple[int, str]:
 	done = subprocess.run(
-		[yard.wafcc, "run", "--", *line.split()],
-		cwd=yard.folder,
-		env=yard.environ,
+		[sandbox.wafcc, "run", "--", *line.split()],
+		cwd=sandbox.folder,
+		env=sandbox.environ,
 		input=text,
 		capture_output=True,
 		text=True,
@@ -306,40 +315,40 @@ def feed(yard: Facts, line: str, text: str) -> Tuple[int, str]:
 	return done.returncode, done.stdout
 
 
-def test_what_it_is_given_to_read(yard: Facts) -> None:
-	"""What comes by a pipe cannot be foreseen: the command runs, and reads it."""
-	assert [feed(yard, "cat", text) for text in ("one", "two", "one")] == [(0, "one"), (0, "two"), (0, "one")]
-	assert yard.reasons() == {"reads standard input": 3}
+def test_what_it_is_given_to_read(sandbox: Facts) -> None:
+	"""Data that comes through a pipe cannot be known before: the command runs, and reads it."""
+	assert [feed(sandbox, "cat", text) for text in ("one", "two", "one")] == [(0, "one"), (0, "two"), (0, "one")]
+	assert sandbox.reasons() == {"reads standard input": 3}
 
 
-def test_the_wrapper_caches_links_only_if_it_is_set(yard: Facts) -> None:
+def test_the_wrapper_caches_links_only_if_it_is_set(sandbox: Facts) -> None:
 	"""``wafcc gcc -o prog`` runs; with ``WAFCC_FACTS`` it is cached."""
 	line = KINDS["link"].line
 	for _ in range(2):
-		yard.run(line, True)
-		assert yard.explain(yard.folder / "prog").startswith("uncached: input for the linker")
-	assert yard.reasons() == {"input for the linker": 2}
+		sandbox.run(line, True)
+		assert sandbox.explain(sandbox.folder / "prog").startswith("uncached: input for the linker")
+	assert sandbox.reasons() == {"input for the linker": 2}
 	deadline = time.monotonic() + PATIENCE
-	while not yard.explain(yard.folder / "prog").startswith("hit"):
+	while not sandbox.explain(sandbox.folder / "prog").startswith("hit"):
 		assert time.monotonic() < deadline
-		assert yard.run(line, True, WAFCC_FACTS="1") == yard.run(line, False)
+		assert sandbox.run(line, True, WAFCC_FACTS="1") == sandbox.run(line, False)
 
 
-def test_a_command_can_stay_off_the_cache(yard: Facts) -> None:
+def test_a_command_can_stay_off_the_cache(sandbox: Facts) -> None:
 	"""``wafcc run --no-cache`` only runs, compilers too."""
 	for _ in range(2):
-		yard.run(f"{yard.wafcc} run --no-cache -- gcc -c a.c -o made.o", False)
-	assert yard.explain(yard.folder / "made.o").startswith("not asked for")
-	assert yard.reasons() == {}
+		sandbox.run(f"{sandbox.wafcc} run --no-cache -- gcc -c a.c -o made.o", False)
+	assert sandbox.explain(sandbox.folder / "made.o").startswith("not asked for")
+	assert sandbox.reasons() == {}
 
 
-def test_a_command_that_runs_itself(yard: Facts) -> None:
+def test_a_command_that_runs_itself(sandbox: Facts) -> None:
 	"""A command that gives wafcc the same command again does not wait for itself."""
 	script = '[ -n "$INNER" ] || INNER=1 {wafcc} run -- sh tool/again.sh\necho "$INNER" >> said\n'
-	yard.write("tool/again.sh", script.format(wafcc=yard.wafcc))
-	done = yard.run_by_facts("sh tool/again.sh")
+	sandbox.write("tool/again.sh", script.format(wafcc=sandbox.wafcc))
+	done = sandbox.run_by_facts("sh tool/again.sh")
 	assert done.returncode == 0, done.stderr
-	assert (yard.folder / "said").read_text() == "1\n\n"
+	assert (sandbox.folder / "said").read_text() == "1\n\n"
 
 
 NATIVE = {
@@ -358,25 +367,25 @@ NATIVE = {
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_the_processor(name: str, yard: Facts) -> None:
-	"""What is compiled for this processor is a miss on another one, and a hit on this one."""
+def test_the_processor(name: str, sandbox: Facts) -> None:
+	"""A compile for this processor is a miss on another one, and a hit on this one."""
 	line = NATIVE[name]
 	need(line)
-	yard.write("native.args", "-O1 -march=native\n")
-	yard.write("native.specs", "*cc1:\n+ -mtune=native\n")
-	yard.write("native.cfg", "-march=native\n")
-	yard.write("tool/run.sh", "cat a.c > made.o\n")
-	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
-	assert yard.check(line, "made.o", WAFCC_PROCESSOR="one").startswith("hit")
-	assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("miss: the processor is")
-	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="two")
+	sandbox.write("native.args", "-O1 -march=native\n")
+	sandbox.write("native.specs", "*cc1:\n+ -mtune=native\n")
+	sandbox.write("native.cfg", "-march=native\n")
+	sandbox.write("tool/run.sh", "cat a.c > made.o\n")
+	sandbox.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+	assert sandbox.check(line, "made.o", WAFCC_PROCESSOR="one").startswith("hit")
+	assert sandbox.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("miss: the processor is")
+	sandbox.check_until_hit(line, "made.o", WAFCC_PROCESSOR="two")
 
 
-def test_the_processor_is_all_the_same(yard: Facts) -> None:
-	"""What is compiled for any processor is a hit on any."""
+def test_the_processor_is_all_the_same(sandbox: Facts) -> None:
+	"""A compile for any processor is a hit on each."""
 	for line in ("gcc -march=x86-64 -c a.c -o made.o", "gcc -o made.o a.o b.o"):
-		yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
-		assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("hit")
+		sandbox.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+		assert sandbox.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("hit")
 
 
 PRAGMAS = {
@@ -392,39 +401,39 @@ PRAGMAS = {
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 @pytest.mark.parametrize("name", PRAGMAS)
 @pytest.mark.parametrize("by_facts", [False, True], ids=["compile", "by facts"])
-def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, yard: Facts) -> None:
+def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, sandbox: Facts) -> None:
 	"""``#pragma GCC dependency`` warns of files that are newer than the source: their times count."""
 	need(cc)
-	yard.write("p.h", PRAGMAS["pragma"])
-	yard.write("p.c", PRAGMAS[name] + "int f;\n")
-	yard.write("p.args", """'-DTOLD=_Pragma("GCC dependency \\\\"in.txt\\\\"")'\n""")
+	sandbox.write("p.h", PRAGMAS["pragma"])
+	sandbox.write("p.c", PRAGMAS[name] + "int f;\n")
+	sandbox.write("p.args", """'-DTOLD=_Pragma("GCC dependency \\\\"in.txt\\\\"")'\n""")
 	for name_of_file in ("p.c", "p.h", "in.txt"):
-		os.utime(yard.folder / name_of_file, (10**9, 10**9))
+		os.utime(sandbox.folder / name_of_file, (10**9, 10**9))
 	line = f"{cc} -Werror=comment {'-save-temps' if by_facts else ''} -c p.c -o made.o @p.args"
-	yard.check_until_hit(line, "made.o")
-	assert yard.check(line, "made.o").startswith("hit")
-	os.utime(yard.folder / "in.txt", (10**9 + 9, 10**9 + 9))
-	warned = yard.run(line, False).stderr
+	sandbox.check_until_hit(line, "made.o")
+	assert sandbox.check(line, "made.o").startswith("hit")
+	os.utime(sandbox.folder / "in.txt", (10**9 + 9, 10**9 + 9))
+	warned = sandbox.run(line, False).stderr
 	assert (b"in.txt" in warned) == (cc == "clang" or name != "of clang")
-	said = yard.check(line, "made.o")
+	said = sandbox.check(line, "made.o")
 	assert said.startswith("miss: in.txt was written anew") or not warned, said
 
 
-def test_variables_that_libc_asks_for(yard: Facts) -> None:
-	"""How words of a command line are ordered, where character sets are described: libc asks inside itself."""
+def test_variables_that_libc_asks_for(sandbox: Facts) -> None:
+	"""libc reads character sets by its own means, and they count for the order of words."""
 	deadline = time.monotonic() + PATIENCE
-	while yard.hits() < 1:
+	while sandbox.hits() < 1:
 		assert time.monotonic() < deadline
-		assert yard.run_by_facts("cat in.txt -n").stdout == b"     1\tone\n"
-	assert yard.run_by_facts("cat in.txt -n", POSIXLY_CORRECT="1").returncode != 0
-	yard.write("gconv/gconv-modules", "alias OURS// ISO-8859-15//\n")
-	here, line = str(yard.folder / "gconv"), "gcc -finput-charset=OURS -c a.c -o made.o"
-	assert yard.run(line, False).status != 0
-	yard.check_until_hit(line, "made.o", GCONV_PATH=here)
-	assert yard.check(line, "made.o").startswith("miss: what the C library is told is not set")
-	yard.check_until_hit("gcc -c a.c -o made.o", "made.o")
+		assert sandbox.run_by_facts("cat in.txt -n").stdout == b"     1\tone\n"
+	assert sandbox.run_by_facts("cat in.txt -n", POSIXLY_CORRECT="1").returncode != 0
+	sandbox.write("gconv/gconv-modules", "alias OURS// ISO-8859-15//\n")
+	here, line = str(sandbox.folder / "gconv"), "gcc -finput-charset=OURS -c a.c -o made.o"
+	assert sandbox.run(line, False).status != 0
+	sandbox.check_until_hit(line, "made.o", GCONV_PATH=here)
+	assert sandbox.check(line, "made.o").startswith("miss: what the C library is told is not set")
+	sandbox.check_until_hit("gcc -c a.c -o made.o", "made.o")
 	for name in ("GLIBC_TUNABLES", "LD_BIND_NOW", "MALLOC_PERTURB_", "LOCPATH"):
-		assert yard.check("gcc -c a.c -o made.o", "made.o", **{name: "1"}).startswith("miss"), name
+		assert sandbox.check("gcc -c a.c -o made.o", "made.o", **{name: "1"}).startswith("miss"), name
 
 
 RAW_CALL = 'long n = 39, r; __asm__ volatile("{}" : "=a"(r) : "a"(n) : "rcx", "r11", "memory"); x = r;'
@@ -441,51 +450,51 @@ QUIET_INSTRUCTIONS = {
 }
 
 
-def build(yard: Facts, code: str, name: str = "own", *options: str) -> None:
+def build(sandbox: Facts, code: str, name: str = "own", *options: str) -> None:
 	if os.uname().machine != "x86_64":
 		pytest.skip("needs x86-64")
-	yard.write(
+	sandbox.write(
 		f"{name}.c",
 		"#include <stdio.h>\nint main(int argc, char **argv) {\n\tint x = argc;\n\t%s\n"
 		'\tFILE *file = fopen("made", "w");\n\treturn !file || fprintf(file, "%%d", x > 0) < 0;\n}\n' % code,
 	)
 	line = ["gcc", *options, "-o", name, f"{name}.c"]
-	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+	subprocess.run(line, cwd=sandbox.folder, check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
-def test_instructions_that_nobody_sees(name: str, yard: Facts) -> None:
+def test_instructions_that_are_not_observed(name: str, sandbox: Facts) -> None:
 	"""A program that makes system calls of its own, or asks the processor for time or chance, is never a hit."""
 	code, reason = INSTRUCTIONS[name]
-	build(yard, code)
+	build(sandbox, code)
 	for _ in range(3):
-		assert yard.run_by_facts("./own").returncode == 0
-		(yard.folder / "made").unlink()
-	assert (yard.hits(), yard.reasons()) == (0, {reason: 3})
+		assert sandbox.run_by_facts("./own").returncode == 0
+		(sandbox.folder / "made").unlink()
+	assert (sandbox.hits(), sandbox.reasons()) == (0, {reason: 3})
 
 
 @pytest.mark.parametrize("name", QUIET_INSTRUCTIONS)
-def test_instructions_that_tell_nothing(name: str, yard: Facts) -> None:
-	"""Threads that wait and wake, and bytes that only look like an instruction, are nobody's business."""
-	build(yard, QUIET_INSTRUCTIONS[name])
-	yard.check_until_hit("./own", "made")
+def test_instructions_that_tell_nothing(name: str, sandbox: Facts) -> None:
+	"""Waiting threads, and bytes that only look like an instruction, have no effect."""
+	build(sandbox, QUIET_INSTRUCTIONS[name])
+	sandbox.check_until_hit("./own", "made")
 
 
-def test_users_of_modules(yard: Facts) -> None:
-	"""Whoever imports a module depends on what was made of it."""
+def test_users_of_modules(sandbox: Facts) -> None:
+	"""A program that imports a module depends on the module's compiled form."""
 	need("g++")
 	make = "g++ -std=c++20 -fmodules-ts -x c++ -c m.cc -o m.o"
 	use = "g++ -std=c++20 -fmodules-ts -x c++ -c u.cc -o u.o"
-	subprocess.run(make.split(), cwd=yard.folder, check=True, timeout=PATIENCE)
-	yard.check_until_hit(use, "u.o")
-	yard.write("m.cc", FILES["m.cc"].replace("int f", "long f"))
-	subprocess.run(make.split(), cwd=yard.folder, check=True, timeout=PATIENCE)
-	assert yard.check(use, "u.o").startswith("miss")
+	subprocess.run(make.split(), cwd=sandbox.folder, check=True, timeout=PATIENCE)
+	sandbox.check_until_hit(use, "u.o")
+	sandbox.write("m.cc", FILES["m.cc"].replace("int f", "long f"))
+	subprocess.run(make.split(), cwd=sandbox.folder, check=True, timeout=PATIENCE)
+	assert sandbox.check(use, "u.o").startswith("miss")
 
 
-def test_random_commands(yard: Facts, tmp_path: pathlib.Path) -> None:
+def test_random_commands(sandbox: Facts, tmp_path: pathlib.Path) -> None:
 	"""Links, archives and scripts of random lines, between random edits: no result differs from a fresh one."""
-	fuzzer = [sys.executable, str(ROOT / "utils" / "fuzzcache.py"), "--wafcc", yard.wafcc, "--work", str(tmp_path)]
+	fuzzer = [sys.executable, str(ROOT / "utils" / "fuzzcache.py"), "--wafcc", sandbox.wafcc, "--work", str(tmp_path)]
 	options = ["--steps", "60", "--seed", "4", "--by-facts", "90", "--compilers", "gcc"]
 	done = subprocess.run([*fuzzer, *options], capture_output=True, encoding="utf-8", timeout=5 * PATIENCE, check=False)
 	assert done.returncode == 0, done.stdout + done.stderr

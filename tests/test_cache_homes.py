@@ -1,4 +1,4 @@
-"""Clients of one runtime folder with homes of their own: each has its own store, whoever started the engine."""
+"""Clients of one runtime folder with different homes: each has its own store, whichever client started the engine."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_each_home_has_a_store_and_an_engine(first: Tenant, second: Tenant, runt
 
 
 def test_an_engine_keeps_the_store_that_is_asked_for(first: Tenant, second: Tenant, runtime: pathlib.Path) -> None:
-	"""Whoever starts it, without a command for the cache, has not chosen."""
+	"""A client that starts the engine without a command for the cache has not chosen the store."""
 	subprocess.run([first.engine, "start"], env=first.environ, stdout=subprocess.DEVNULL, timeout=PATIENCE, check=True)
 	second.until_hit(LINE)
 	assert second.place == runtime and second.store.exists() and not first.store.exists()
@@ -77,8 +77,8 @@ def test_an_engine_keeps_the_store_that_is_asked_for(first: Tenant, second: Tena
 	assert first.place == runtime and first.same(LINE).startswith("hit")
 
 
-def test_an_engine_refuses_whoever_means_another_store(first: Tenant, second: Tenant, runtime: pathlib.Path) -> None:
-	"""Also where nothing tells a client any more which store it keeps: the command runs, and is in neither store."""
+def test_an_engine_refuses_clients_of_another_store(first: Tenant, second: Tenant, runtime: pathlib.Path) -> None:
+	"""The command also runs, without any store, if the client cannot tell any more which store it wants."""
 	first.until_hit(LINE)
 	before = first.counts()
 	(link,) = runtime.glob("wafd-*.store")

@@ -1,4 +1,4 @@
-"""Outputs as hard links into the store, on request: read-only, and never the way for a wrong result."""
+"""Outputs as hard links into the store, on request: they are read-only, and never cause a wrong result."""
 
 import os
 import pathlib
@@ -42,7 +42,7 @@ def link(lab: Lab, line: str, output: str = "x.o") -> os.stat_result:
 
 
 def write_through(path: pathlib.Path) -> None:
-	"""Write into a file as those do who should not."""
+	"""Write into a file as careless programs do."""
 	path.chmod(0o644)
 	with open(path, "r+b") as f:
 		f.write(b"spoiled")
@@ -68,8 +68,8 @@ def test_outputs_are_links(cc: str, linked: Lab) -> None:
 
 
 @each
-def test_who_writes_through_a_link_spoils_no_other_result(cc: str, linked: Lab) -> None:
-	"""What was written into a link, with or without a change of its time, is never given to anyone."""
+def test_a_write_through_a_link_spoils_no_other_result(cc: str, linked: Lab) -> None:
+	"""Content that was written into a link, with or without a change of its time, is never served."""
 	linked.write("x.c", "int f;\n")
 	line = f"{cc} -c x.c -o x.o"
 	for keeps_time in (False, True):
@@ -85,7 +85,7 @@ def test_who_writes_through_a_link_spoils_no_other_result(cc: str, linked: Lab) 
 
 @each
 def test_a_command_does_not_write_through_a_link(cc: str, linked: Lab) -> None:
-	"""A miss leaves a file of its own, also of who writes into what is there; the old result is a hit again."""
+	"""A miss makes a new file, also if a program writes into the existing one. The old result is a hit again."""
 	source = linked.write("x.c", "int f = 1;\n")
 	line = f"{cc} -S x.c -o x.s"
 	link(linked, line, "x.s")
@@ -98,7 +98,7 @@ def test_a_command_does_not_write_through_a_link(cc: str, linked: Lab) -> None:
 
 @each
 def test_a_command_without_the_cache_spoils_nothing(cc: str, linked: Lab) -> None:
-	"""Compilers and linkers that run plainly on a link either replace it, or what they wrote is found out."""
+	"""Compilers and linkers that run plainly on a link either replace it, or their change is found out."""
 	source = linked.write("x.c", "int main(void) { return 0; }\n")
 	for line, output in [(f"{cc} -c x.c -o x.o", "x.o"), (f"{cc} -S x.c -o x.s", "x.s")]:
 		link(linked, line, output)
@@ -114,7 +114,7 @@ def test_a_command_without_the_cache_spoils_nothing(cc: str, linked: Lab) -> Non
 
 
 def test_another_umask_gets_a_copy(linked: Lab) -> None:
-	"""Two umasks cannot share a file's rights."""
+	"""With another umask there is a copy, since both cannot share a file's rights."""
 	if not COMPILERS:
 		pytest.skip("needs a compiler")
 	linked.write("x.c", "int f;\n")
@@ -126,7 +126,7 @@ def test_another_umask_gets_a_copy(linked: Lab) -> None:
 
 
 def test_the_setting_can_be_changed(lab: Lab) -> None:
-	"""``--set-config`` tells an engine that runs, which then gives what it stores from then on as links."""
+	"""``--set-config`` tells a running engine, which then serves new entries as links."""
 	if not COMPILERS:
 		pytest.skip("needs a compiler")
 	lab.write("x.c", "int f;\n")
@@ -154,7 +154,7 @@ def elsewhere(linked: Lab) -> Iterator[Lab]:
 
 
 def test_another_file_system_gets_a_copy(elsewhere: Lab) -> None:
-	"""Where no link can be, there is a copy with the usual rights."""
+	"""If no link can be made, there is a copy with the usual rights."""
 	if not COMPILERS:
 		pytest.skip("needs a compiler")
 	elsewhere.write("x.c", "int f;\n")

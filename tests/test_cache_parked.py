@@ -1,4 +1,4 @@
-"""A parked program stands only for the files of which it was made: with others, nothing of it is stored."""
+"""A parked program is valid only for the files of which it was made: with others, nothing of it is stored."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
 """
 
 
-class Yard(Facts):
+class Sandbox(Facts):
 	"""A folder with a program that writes down what its library says; the engine parks what it sees once."""
 
 	numbers = itertools.count()
@@ -39,7 +39,7 @@ class Yard(Facts):
 		return self.folder / name
 
 	def write_down(self) -> str:
-		"""What the program writes by way of the cache."""
+		"""The program's text, written through the cache."""
 		done = self.run_by_facts("tool/writer out")
 		assert done.returncode == 0, done.stderr
 		return (self.folder / "out").read_text()
@@ -59,7 +59,7 @@ class Yard(Facts):
 		)
 
 	def park(self, word: str) -> None:
-		"""Have it written down until a parked program has done so."""
+		"""Run it until a parked program has written the text."""
 		deadline = time.monotonic() + PATIENCE
 		before = 0
 		while time.monotonic() < deadline:
@@ -76,40 +76,40 @@ class Yard(Facts):
 
 
 @pytest.fixture
-def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
-	folder = tmp_path / "yard"
+def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+	folder = tmp_path / "sandbox"
 	folder.mkdir()
 	for name, value in {"WAFD_PARK": "proved", "WAFD_PARK_AFTER": "1", "WAFD_PARK_FOLDERS": str(folder)}.items():
 		monkeypatch.setenv(name, value)
-	yard = Yard(engine, folder, tmp_path / "home")
-	yard.library("first", "lib/libsaid.so")
-	yard.write("tool/writer.c", PROGRAM)
+	sandbox = Sandbox(engine, folder, tmp_path / "home")
+	sandbox.library("first", "lib/libsaid.so")
+	sandbox.write("tool/writer.c", PROGRAM)
 	line = ["gcc", "-o", "tool/writer", "tool/writer.c", "lib/libsaid.so", f"-Wl,-rpath,{folder}/lib"]
 	subprocess.run(line, cwd=folder, check=True, timeout=PATIENCE)
-	return yard
+	return sandbox
 
 
 @pytest.mark.parametrize("how", ["file", "link"])
-def test_a_library_that_is_exchanged_between_two_commands(how: str, yard: Yard) -> None:
+def test_a_library_that_is_exchanged_between_two_commands(how: str, sandbox: Sandbox) -> None:
 	"""The next command has the new library, is not stored as the old one's, and later hits give the same."""
 	if how == "link":
-		yard.library("first", "lib/libsaid.so.1")
-		(yard.folder / "lib/libsaid.so").unlink()
-		(yard.folder / "lib/libsaid.so").symlink_to("libsaid.so.1")
-	yard.park("first")
-	fresh = yard.library("second", "lib/libsaid.so.2")
+		sandbox.library("first", "lib/libsaid.so.1")
+		(sandbox.folder / "lib/libsaid.so").unlink()
+		(sandbox.folder / "lib/libsaid.so").symlink_to("libsaid.so.1")
+	sandbox.park("first")
+	fresh = sandbox.library("second", "lib/libsaid.so.2")
 	if how == "link":
-		fresh = yard.folder / "lib/turned"
+		fresh = sandbox.folder / "lib/turned"
 		fresh.symlink_to("libsaid.so.2")
 	time.sleep(0.2)  # the new file is old enough for results to be stored that depend on it
-	yard.park("first")
-	os.replace(fresh, yard.folder / "lib/libsaid.so")
-	assert [yard.write_down() for _ in range(3)] == ["second"] * 3
-	yard.park("second")
-	hits = yard.hits()
+	sandbox.park("first")
+	os.replace(fresh, sandbox.folder / "lib/libsaid.so")
+	assert [sandbox.write_down() for _ in range(3)] == ["second"] * 3
+	sandbox.park("second")
+	hits = sandbox.hits()
 	deadline = time.monotonic() + PATIENCE
-	while yard.hits() == hits:
-		assert yard.write_down() == "second"
+	while sandbox.hits() == hits:
+		assert sandbox.write_down() == "second"
 		assert time.monotonic() < deadline, "it is never a hit"
 
 
@@ -128,19 +128,21 @@ int main(int argc, char **argv) {
 """
 
 
-def test_what_a_parked_program_loads_later(yard: Yard) -> None:
-	"""A library that it loads itself is a fact like any other: the result is stored, and another one is noticed."""
-	plugin = yard.library("first", "lib/plugin.so")
-	yard.write("tool/writer.c", LOADER.replace("LIBRARY", str(plugin)))
-	subprocess.run(["gcc", "-o", "tool/writer", "tool/writer.c", "-ldl"], cwd=yard.folder, check=True, timeout=PATIENCE)
+def test_what_a_parked_program_loads_later(sandbox: Sandbox) -> None:
+	"""A library that the program loads itself is a fact: the result is stored, and a change is noticed."""
+	plugin = sandbox.library("first", "lib/plugin.so")
+	sandbox.write("tool/writer.c", LOADER.replace("LIBRARY", str(plugin)))
+	subprocess.run(
+		["gcc", "-o", "tool/writer", "tool/writer.c", "-ldl"], cwd=sandbox.folder, check=True, timeout=PATIENCE
+	)
 	for word in ("first", "second"):
-		yard.park(word)
-		hits = yard.hits()
+		sandbox.park(word)
+		hits = sandbox.hits()
 		deadline = time.monotonic() + PATIENCE
-		while yard.hits() == hits:
-			assert yard.write_down() == word
-			assert time.monotonic() < deadline, f"it is never a hit: {yard.reasons()}"
-		fresh = yard.library("second", "lib/plugin.so.new")
+		while sandbox.hits() == hits:
+			assert sandbox.write_down() == word
+			assert time.monotonic() < deadline, f"it is never a hit: {sandbox.reasons()}"
+		fresh = sandbox.library("second", "lib/plugin.so.new")
 		time.sleep(0.2)
 		os.replace(fresh, plugin)
 
@@ -148,24 +150,24 @@ def test_what_a_parked_program_loads_later(yard: Yard) -> None:
 @pytest.mark.parametrize(
 	("compiler", "part"), [("gcc", "cc1"), ("g++", "cc1plus"), ("clang", "clang"), ("clang++", "clang")]
 )
-def test_a_parked_compiler_is_observed(compiler: str, part: str, yard: Yard) -> None:
-	"""What it did before it was parked does not blind it: a compile that ran parked is stored, and a hit."""
+def test_a_parked_compiler_is_observed(compiler: str, part: str, sandbox: Sandbox) -> None:
+	"""Observation includes the time before parking: a compile that ran parked is stored, and is a hit later."""
 	if not shutil.which(compiler):
 		pytest.skip(f"needs {compiler}")
 	source = "a.cc" if "+" in compiler else "a.c"
-	yard.write(source, "int one;\n")
+	sandbox.write(source, "int one;\n")
 	deadline = time.monotonic() + PATIENCE
 	done = 0
 	while done < 3:
-		assert time.monotonic() < deadline, f"it is never parked, or not stored: {yard.reasons()}"
-		line = f"{compiler} -DNUMBER={next(yard.numbers)} -c {source} -o a.o"
-		before, stored = (yard.parked_runs(part), yard.statistics()["entries"]) if done else (0, 0)
-		yard.run(line, True)
-		is_parked = 0 < before < yard.parked_runs(part)
+		assert time.monotonic() < deadline, f"it is never parked, or not stored: {sandbox.reasons()}"
+		line = f"{compiler} -DNUMBER={next(sandbox.numbers)} -c {source} -o a.o"
+		before, stored = (sandbox.parked_runs(part), sandbox.statistics()["entries"]) if done else (0, 0)
+		sandbox.run(line, True)
+		is_parked = 0 < before < sandbox.parked_runs(part)
 		done = max(done, 1)
-		if is_parked and yard.statistics()["entries"] > stored:
-			hits = yard.hits()
-			yard.run(line, True)
-			assert yard.hits() == hits + 1
+		if is_parked and sandbox.statistics()["entries"] > stored:
+			hits = sandbox.hits()
+			sandbox.run(line, True)
+			assert sandbox.hits() == hits + 1
 			done += 1
-	assert "not observed" not in yard.reasons()
+	assert "not observed" not in sandbox.reasons()

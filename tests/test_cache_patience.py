@@ -1,4 +1,4 @@
-"""A question that takes its time stops nobody else."""
+"""A question that takes long delays no other client."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import time
 import pytest
 from cache_support import PATIENCE, Lab
 
-SIZE = 512 << 20  # of holes: the engine takes a good part of a second to look at them
+SIZE = 512 << 20  # of holes: the engine needs a good part of a second to look at them
 SEVERAL = 3
 HITS = 5
 
@@ -32,7 +32,7 @@ def large(lab: Lab) -> pathlib.Path:
 
 
 def test_others_are_answered_meanwhile(lab: Lab, large: pathlib.Path) -> None:
-	"""Whenever the engine looks long at a file for a hit, it tells others its status meanwhile."""
+	"""While the engine looks at a file for a long time, it tells other clients its status."""
 	argv = [lab.wafcc, "run", "--", "head", "-c", "1", str(large)]
 	deadline = time.monotonic() + PATIENCE
 	hits = []

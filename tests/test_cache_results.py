@@ -1,4 +1,4 @@
-"""What a hit of wafcc brings back: all files, with the rights and the messages of a fresh compile."""
+"""A hit of wafcc has all files, with the rights and the messages of a fresh compile."""
 
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ from cache_support import PATIENCE, Lab, each
 
 @each
 def test_a_result_that_is_edited(cc: str, lab: Lab) -> None:
-	"""Whoever writes into a result writes into his own: the next hit is as the first."""
+	"""A program that edits a result edits its own copy: the next hit is as the first."""
 	lab.write("x.c", "int f;\n")
 	line = f"{cc} -c x.c -o x.o"
 	lab.until_hit(line)
@@ -30,7 +30,7 @@ def test_a_result_that_is_edited(cc: str, lab: Lab) -> None:
 
 @each
 def test_all_files_come_back(cc: str, lab: Lab) -> None:
-	"""Dependencies with their targets, coverage, split debug information, stack usage; with the rights of the umask."""
+	"""Hits bring dependency files, coverage, split debug information and stack usage, with the umask's rights."""
 	lab.write("f.h", "#define F 1\n")
 	lab.write("x.c", '#include "f.h"\nint f(void) { return F; }\n')
 	options = ["-MD", "-MMD -MF d.d -MT other -MP", "-g -gsplit-dwarf", "-fstack-usage"]
@@ -52,7 +52,7 @@ def test_diagnostics(cc: str, lab: Lab) -> None:
 
 
 def show(lab: Lab, argv: List[str], columns: int) -> bytes:
-	"""What a command writes to a terminal that is so wide."""
+	"""The output of a command on a terminal of this width."""
 	ours, terminal = pty.openpty()
 	tty.setraw(terminal)
 	fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -70,7 +70,7 @@ def show(lab: Lab, argv: List[str], columns: int) -> bytes:
 
 @each
 def test_diagnostics_on_a_terminal(cc: str, lab: Lab) -> None:
-	"""On a terminal messages have the colours and lines that this terminal would see, on a miss and on a hit."""
+	"""On a terminal, messages have the colors and lines of this terminal, on a miss and on a hit."""
 	text = "int f(int %s) { int unused; return 1; }\n" % ("a_long_name_" * 12)
 	lab.write("x.c", text)
 	argv = [cc, "-Wall", "-Wextra", "-c", "x.c"]
@@ -87,7 +87,7 @@ def test_diagnostics_on_a_terminal(cc: str, lab: Lab) -> None:
 
 @each
 def test_a_dependency_file_names_its_own_object(cc: str, lab: Lab) -> None:
-	"""The same compile into another folder is a hit, with the dependency file that the compiler would have written."""
+	"""A compile into another folder is a hit, with the dependency file that the compiler would have written."""
 	lab.write("inc/a.h", "#define A 1\n")
 	lab.write("src/a.c", '#include "a.h"\nint a = A;\n')
 	(lab.folder / "out").mkdir()
@@ -102,7 +102,7 @@ def test_a_dependency_file_names_its_own_object(cc: str, lab: Lab) -> None:
 
 @each
 def test_a_header_that_is_generated_in_the_same_moment(cc: str, lab: Lab) -> None:
-	"""What was as new as its command is not stored, since it may change yet; the next time the command waits."""
+	"""A file as new as its command is not stored, since it may still change. The next command waits for that."""
 	count = 8
 	for number in range(count):
 		lab.write(f"f{number}.c", '#include "made.h"\nint f = MADE;\n')

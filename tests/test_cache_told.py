@@ -1,4 +1,4 @@
-"""What a program is told by calls inside of libc is either known to count, or nothing of it is stored."""
+"""Calls inside of libc that tell a program something are either facts, or nothing is stored."""
 
 import pathlib
 import shutil
@@ -44,12 +44,12 @@ WRITE = 'FILE *out = fopen("out", "w"); fprintf(out, %s); return fclose(out);'
 
 
 def writes(text: str, before: str = "") -> str:
-	"""A program that writes down what it is told."""
+	"""A program that writes down its answers."""
 	return before + WRITE % text
 
 
 CLOCK, CHANCE, BLIND = "reads the clock", "reads random numbers", "not observed"
-# What a program does, and why nothing of it is stored.
+# The code of a program, and the reason why nothing of it is stored.
 TOLD = {
 	"monotonic clock": (writes('"%ld", t.tv_nsec', "struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"), CLOCK),
 	"clock by its number": (
@@ -127,87 +127,93 @@ CXX = '#include <cstdio>\n#include <random>\nint main() { std::random_device d("
 
 
 @pytest.fixture
-def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	return Facts.make(engine, tmp_path, **{"in.txt": "one\n"})
 
 
-def build(yard: Facts, text: str, compiler: str = "gcc") -> None:
-	source = yard.write("tool/teller." + ("cc" if "+" in compiler else "c"), text)
+def build(sandbox: Facts, text: str, compiler: str = "gcc") -> None:
+	source = sandbox.write("tool/teller." + ("cc" if "+" in compiler else "c"), text)
 	line = [compiler, "-w", "-O1", "-o", "tool/teller", str(source)]
-	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+	subprocess.run(line, cwd=sandbox.folder, check=True, timeout=PATIENCE)
 
 
-def run_often(yard: Facts, line: str) -> None:
-	"""Often enough to be a hit, if it were stored."""
+def run_often(sandbox: Facts, line: str) -> None:
+	"""Run it often enough to be a hit, if it were stored."""
 	time.sleep(0.1)
 	for _ in range(3):
-		assert yard.run_by_facts(line).returncode == 0
+		assert sandbox.run_by_facts(line).returncode == 0
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_a_program_is_told_is_not_stored(name: str, yard: Facts) -> None:
+def test_what_a_program_is_told_is_not_stored(name: str, sandbox: Facts) -> None:
 	"""The reason is counted, and no run is a hit."""
 	code, reason = TOLD[name]
-	build(yard, MAIN % code)
+	build(sandbox, MAIN % code)
 	if name == "attributes":
 		done = subprocess.run(
-			[PYTHON, "-c", "import os; os.setxattr('in.txt', 'user.word', b'1')"], cwd=yard.folder, check=False
+			[PYTHON, "-c", "import os; os.setxattr('in.txt', 'user.word', b'1')"], cwd=sandbox.folder, check=False
 		)
 		if done.returncode:
 			pytest.skip("the file system has no attributes for users")
-	run_often(yard, "tool/teller")
-	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
+	run_often(sandbox, "tool/teller")
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {reason})
 
 
 @pytest.mark.parametrize("token", ["default", "rdrand", "getentropy", "/dev/urandom"])
-def test_a_random_device_is_not_stored(token: str, yard: Facts) -> None:
+def test_a_random_device_is_not_stored(token: str, sandbox: Facts) -> None:
 	"""C++'s way to random numbers asks the processor inside of its library."""
-	build(yard, CXX % token, "g++")
-	if yard.run_by_facts("tool/teller").returncode:
+	build(sandbox, CXX % token, "g++")
+	if sandbox.run_by_facts("tool/teller").returncode:
 		pytest.skip("this libstdc++ knows no such device")
-	run_often(yard, "tool/teller")
-	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+	run_often(sandbox, "tool/teller")
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {CHANCE})
 
 
 NUMBERS = ["echo $$ >out", "echo $PPID >out", "echo ${PPID} >out", "sleep 0 & echo $! >out; wait"]
 
 
 @pytest.mark.parametrize("text", NUMBERS)
-def test_a_shell_that_tells_the_number_of_a_process(text: str, yard: Facts) -> None:
-	"""In its script or in its command line: it is not stored."""
-	yard.write("tool/say.sh", text + "\n")
-	run_often(yard, "sh tool/say.sh")
-	assert yard.hits() == 0
+def test_a_shell_that_tells_the_number_of_a_process(text: str, sandbox: Facts) -> None:
+	"""A script or command line that uses it is not stored."""
+	sandbox.write("tool/say.sh", text + "\n")
+	run_often(sandbox, "sh tool/say.sh")
+	assert sandbox.hits() == 0
 	for _ in range(3):
-		line = [yard.wafcc, "run", "--", "sh", "-c", text]
-		subprocess.run(line, cwd=yard.folder, env=yard.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
-	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+		line = [sandbox.wafcc, "run", "--", "sh", "-c", text]
+		subprocess.run(
+			line, cwd=sandbox.folder, env=sandbox.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+		)
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {CHANCE})
 
 
-def test_a_number_in_a_file_that_a_shell_reads(yard: Facts) -> None:
-	"""A script that another one reads counts as the script itself does."""
-	yard.write("tool/say.sh", ". ./tool/part.sh\n")
-	yard.write("tool/part.sh", "echo $$ >out\n")
-	run_often(yard, "sh tool/say.sh")
-	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+def test_a_number_in_a_file_that_a_shell_reads(sandbox: Facts) -> None:
+	"""A script that another one reads counts as that script itself does."""
+	sandbox.write("tool/say.sh", ". ./tool/part.sh\n")
+	sandbox.write("tool/part.sh", "echo $$ >out\n")
+	run_often(sandbox, "sh tool/say.sh")
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {CHANCE})
 
 
-def test_a_grammar_that_a_shell_has_translated(yard: Facts) -> None:
-	"""What others than shells read may have the same signs in it."""
+def test_a_grammar_that_a_shell_has_translated(sandbox: Facts) -> None:
+	"""Files that other programs than shells read may have the same signs."""
 	if not shutil.which("bison"):
 		pytest.skip("needs bison")
-	yard.write("x.y", "%{\nint yylex(void); void yyerror(const char *s);\n%}\n%token A\n%%\ns: A { $$ = $1; } ;\n%%\n")
+	sandbox.write(
+		"x.y", "%{\nint yylex(void); void yyerror(const char *s);\n%}\n%token A\n%%\ns: A { $$ = $1; } ;\n%%\n"
+	)
 	deadline = time.monotonic() + PATIENCE
-	while not yard.hits():
-		assert time.monotonic() < deadline, yard.reasons()
-		line = [yard.wafcc, "run", "--", "sh", "-c", "bison -d x.y; sort in.txt >out"]
-		subprocess.run(line, cwd=yard.folder, env=yard.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+	while not sandbox.hits():
+		assert time.monotonic() < deadline, sandbox.reasons()
+		line = [sandbox.wafcc, "run", "--", "sh", "-c", "bison -d x.y; sort in.txt >out"]
+		subprocess.run(
+			line, cwd=sandbox.folder, env=sandbox.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+		)
 
 
-def test_a_python_script_that_tells_the_number_of_its_process(yard: Facts) -> None:
-	yard.write("tool/say.py", "import os\nopen('out', 'w').write(str(os.getpid()))\n")
-	run_often(yard, f"{PYTHON} -S tool/say.py")
-	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+def test_a_python_script_that_tells_the_number_of_its_process(sandbox: Facts) -> None:
+	sandbox.write("tool/say.py", "import os\nopen('out', 'w').write(str(os.getpid()))\n")
+	run_often(sandbox, f"{PYTHON} -S tool/say.py")
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {CHANCE})
 
 
 KEPT = {
@@ -220,11 +226,11 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_tells_nothing_is_stored(name: str, yard: Facts) -> None:
+def test_what_tells_nothing_is_stored(name: str, sandbox: Facts) -> None:
 	"""A program that asks for what is the same in every run is a hit."""
-	build(yard, MAIN % (KEPT[name] + writes('"one"')))
+	build(sandbox, MAIN % (KEPT[name] + writes('"one"')))
 	deadline = time.monotonic() + PATIENCE
-	while not yard.hits():
-		assert time.monotonic() < deadline, yard.reasons()
-		assert yard.run_by_facts("tool/teller").returncode == 0
+	while not sandbox.hits():
+		assert time.monotonic() < deadline, sandbox.reasons()
+		assert sandbox.run_by_facts("tool/teller").returncode == 0
 		time.sleep(0.05)

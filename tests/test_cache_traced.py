@@ -30,13 +30,13 @@ MAKE = 'FILE *made = fopen("made", "w"); '
 
 
 @pytest.fixture
-def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a file to read."""
 	return Facts.make(engine, tmp_path, **{"in.txt": "one\n"})
 
 
-def static(yard: Facts, code: str, name: str = "tool") -> None:
-	program(yard, code, name, "-static", "-pthread")
+def static(sandbox: Facts, code: str, name: str = "tool") -> None:
+	program(sandbox, code, name, "-static", "-pthread")
 
 
 READS = {
@@ -55,18 +55,18 @@ READS = {
 
 
 @pytest.mark.parametrize("how", READS)
-def test_what_a_static_program_learns_is_a_fact(how: str, yard: Facts) -> None:
-	"""It is a hit as long as all that it has learned is as it was, and made anew when that changes."""
-	(yard.folder / "folder").mkdir()
-	(yard.folder / "link").symlink_to("one")
-	static(yard, "int wait(int *); " + MAKE + READS[how] + " return 0;")
-	yard.check_until_hit("./tool", "made", FLAVOUR="sweet")
-	yard.write("in.txt", "another\n")
-	yard.write("later", "")
-	(yard.folder / "link").unlink()
-	(yard.folder / "link").symlink_to("another")
-	assert yard.check("./tool", "made", FLAVOUR="sour").startswith("miss")
-	yard.check_until_hit("./tool", "made", FLAVOUR="sour")
+def test_what_a_static_program_learns_is_a_fact(how: str, sandbox: Facts) -> None:
+	"""A static program is a hit as long as all that it has read is unchanged, and runs again otherwise."""
+	(sandbox.folder / "folder").mkdir()
+	(sandbox.folder / "link").symlink_to("one")
+	static(sandbox, "int wait(int *); " + MAKE + READS[how] + " return 0;")
+	sandbox.check_until_hit("./tool", "made", FLAVOUR="sweet")
+	sandbox.write("in.txt", "another\n")
+	sandbox.write("later", "")
+	(sandbox.folder / "link").unlink()
+	(sandbox.folder / "link").symlink_to("another")
+	assert sandbox.check("./tool", "made", FLAVOUR="sour").startswith("miss")
+	sandbox.check_until_hit("./tool", "made", FLAVOUR="sour")
 
 
 DRAWS = {
@@ -80,38 +80,38 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("what", DRAWS)
-def test_what_a_static_program_draws_is_never_stored(what: str, yard: Facts) -> None:
-	"""The kernel's own object, by which clocks are read without a call, is hidden from it."""
+def test_what_a_static_program_draws_is_never_stored(what: str, sandbox: Facts) -> None:
+	"""The kernel's object for reading clocks without a call is hidden from it."""
 	code, reason = DRAWS[what]
 	if what == "counter" and os.uname().machine != "x86_64":
 		pytest.skip("needs an x86-64 processor")
-	static(yard, "free(malloc(9)); " + code + MAKE + 'fprintf(made, "%ld", (long)drawn); return 0;')
+	static(sandbox, "free(malloc(9)); " + code + MAKE + 'fprintf(made, "%ld", (long)drawn); return 0;')
 	for _ in range(3):
-		assert yard.run_by_facts("./tool").returncode == 0
-	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
+		assert sandbox.run_by_facts("./tool").returncode == 0
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {reason})
 
 
-def test_a_program_of_go(yard: Facts) -> None:
-	"""Its runtime measures and seeds; the time that the program itself asks for counts."""
+def test_a_program_of_go(sandbox: Facts) -> None:
+	"""Go's runtime reads clocks and random numbers; only the time that the program itself asks for counts."""
 	go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
 	if not go:
 		pytest.skip("needs go")
-	yard.write("tool.go", GO)
-	environ = {**os.environ, "CGO_ENABLED": "0", "GOCACHE": str(yard.folder / "cache"), "GOFLAGS": "-mod=mod"}
+	sandbox.write("tool.go", GO)
+	environ = {**os.environ, "CGO_ENABLED": "0", "GOCACHE": str(sandbox.folder / "cache"), "GOFLAGS": "-mod=mod"}
 	build = [go, "build", "-o", "tool", "tool.go"]
-	subprocess.run(build, cwd=yard.folder, env=environ, check=True, timeout=PATIENCE)
-	yard.check_until_hit("./tool", "made", FLAVOUR="sweet")
-	assert yard.check("./tool", "made", FLAVOUR="sour").startswith("miss")
-	yard.write("in.txt", "two\n")
-	assert yard.check("./tool", "made", FLAVOUR="sweet").startswith("miss")
-	hits = yard.hits()
+	subprocess.run(build, cwd=sandbox.folder, env=environ, check=True, timeout=PATIENCE)
+	sandbox.check_until_hit("./tool", "made", FLAVOUR="sweet")
+	assert sandbox.check("./tool", "made", FLAVOUR="sour").startswith("miss")
+	sandbox.write("in.txt", "two\n")
+	assert sandbox.check("./tool", "made", FLAVOUR="sweet").startswith("miss")
+	hits = sandbox.hits()
 	for _ in range(2):
-		assert yard.run_by_facts("./tool now", FLAVOUR="sweet").returncode == 0
-	assert yard.hits() == hits
-	assert "reads the clock" in yard.reasons()
+		assert sandbox.run_by_facts("./tool now", FLAVOUR="sweet").returncode == 0
+	assert sandbox.hits() == hits
+	assert "reads the clock" in sandbox.reasons()
 
 
-# What would show to a program that it is not alone.
+# Properties by which a program could notice that it is observed.
 SHOWN = {
 	"environment": "extern char **environ; for (char **at = environ; *at; at++) puts(*at);",
 	"children": 'int wait(int *); printf("%d", wait(0));',
@@ -139,63 +139,67 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("what", SHOWN)
-def test_a_static_program_does_what_it_does_alone(what: str, yard: Facts) -> None:
+def test_a_static_program_does_what_it_does_alone(what: str, sandbox: Facts) -> None:
 	"""Prints and returns the same with and without the cache, and finds nothing of ours."""
-	static(yard, SHOWN[what] + " return 0;")
+	static(sandbox, SHOWN[what] + " return 0;")
 	alone = subprocess.run(
 		["./tool", "a", "b"],
-		cwd=yard.folder,
-		env=yard.environ,
+		cwd=sandbox.folder,
+		env=sandbox.environ,
 		stdin=subprocess.DEVNULL,
 		capture_output=True,
 		timeout=PATIENCE,
 		check=False,
 	)
 	for _ in range(3):
-		found = yard.run_by_facts("./tool a b")
+		found = sandbox.run_by_facts("./tool a b")
 		assert (found.returncode, found.stdout, found.stderr) == (alone.returncode, alone.stdout, alone.stderr)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs the superuser, who gives rights to files")
 @pytest.mark.parametrize("line", ["./tool", "sh start.sh"])
-def test_a_program_with_rights_of_its_own_keeps_them(line: str, yard: Facts) -> None:
-	"""The kernel gives them only to a program that is not traced: so it is not."""
+def test_a_program_with_rights_of_its_own_keeps_them(line: str, sandbox: Facts) -> None:
+	"""A program with rights of its file loses them if it is traced, so it is not traced."""
 	show = 'char line[999]; FILE *file = fopen("/proc/self/status", "r"); while (fgets(line, 999, file)) '
-	static(yard, MAKE + show + 'if (!strncmp(line, "TracerPid", 9)) fputs(line, made); return 0;')
-	yard.write("start.sh", "./tool\n")
+	static(sandbox, MAKE + show + 'if (!strncmp(line, "TracerPid", 9)) fputs(line, made); return 0;')
+	sandbox.write("start.sh", "./tool\n")
 	try:
-		os.setxattr(yard.folder / "tool", "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
+		os.setxattr(sandbox.folder / "tool", "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
 	except OSError as e:
 		pytest.skip(f"needs a file system that keeps capabilities: {e}")
 	for _ in range(2):
-		assert yard.run_by_facts(line).returncode == 0
-		assert (yard.folder / "made").read_text() == "TracerPid:\t0\n"
-	assert (yard.hits(), set(yard.reasons())) == (0, {"not observed"})
+		assert sandbox.run_by_facts(line).returncode == 0
+		assert (sandbox.folder / "made").read_text() == "TracerPid:\t0\n"
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {"not observed"})
 
 
-def test_a_signal_ends_a_static_program(yard: Facts) -> None:
-	"""It is told as the signal that it is."""
-	static(yard, "int raise(int); raise(15); return 0;")
-	alone = subprocess.run(["./tool"], cwd=yard.folder, check=False, timeout=PATIENCE).returncode
-	assert yard.run_by_facts("./tool").returncode in (alone, 128 - alone) and alone == -signal.SIGTERM
+def test_a_signal_ends_a_static_program(sandbox: Facts) -> None:
+	"""The status says by which signal it ended."""
+	static(sandbox, "int raise(int); raise(15); return 0;")
+	alone = subprocess.run(["./tool"], cwd=sandbox.folder, check=False, timeout=PATIENCE).returncode
+	assert sandbox.run_by_facts("./tool").returncode in (alone, 128 - alone) and alone == -signal.SIGTERM
 
 
-def test_a_limit_on_addresses_holds_up_nothing(yard: Facts) -> None:
+def test_a_limit_on_addresses_holds_up_nothing(sandbox: Facts) -> None:
 	"""A small static program runs where the witness could not begin; nothing is stored then."""
-	static(yard, MAKE + 'fputs("done", made); return 0;')
+	static(sandbox, MAKE + 'fputs("done", made); return 0;')
 	for line in ("./tool", "sh start.sh"):
-		yard.write("start.sh", "./tool\n")
-		limited = f"ulimit -v 200000; exec {yard.wafcc} run -- {line}"
+		sandbox.write("start.sh", "./tool\n")
+		limited = f"ulimit -v 200000; exec {sandbox.wafcc} run -- {line}"
 		for _ in range(2):
-			(yard.folder / "made").unlink(missing_ok=True)
+			(sandbox.folder / "made").unlink(missing_ok=True)
 			done = subprocess.run(
-				["sh", "-c", limited], cwd=yard.folder, env=yard.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE
+				["sh", "-c", limited],
+				cwd=sandbox.folder,
+				env=sandbox.environ,
+				stdin=subprocess.DEVNULL,
+				timeout=PATIENCE,
 			)
-			assert (done.returncode, (yard.folder / "made").read_text()) == (0, "done")
-	assert yard.hits() == 0
+			assert (done.returncode, (sandbox.folder / "made").read_text()) == (0, "done")
+	assert sandbox.hits() == 0
 
 
-def find_tracers(yard: Facts) -> List[int]:
+def find_tracers(sandbox: Facts) -> List[int]:
 	found = []
 	for entry in pathlib.Path("/proc").iterdir():
 		if entry.name.isdecimal():
@@ -208,22 +212,22 @@ def find_tracers(yard: Facts) -> List[int]:
 	return found
 
 
-def test_a_tracer_that_is_killed_harms_nothing(yard: Facts) -> None:
-	"""The program runs on to its end, and what came of it is not stored."""
-	static(yard, 'while (access("go", F_OK)) usleep(10000); ' + MAKE + 'fputs("done", made); return 0;', "slow")
-	line = [yard.wafcc, "run", "--", "./slow"]
-	child = subprocess.Popen(line, cwd=yard.folder, env=yard.environ, stdin=subprocess.DEVNULL)
+def test_a_tracer_that_is_killed_harms_nothing(sandbox: Facts) -> None:
+	"""The program runs to its end, and its result is not stored."""
+	static(sandbox, 'while (access("go", F_OK)) usleep(10000); ' + MAKE + 'fputs("done", made); return 0;', "slow")
+	line = [sandbox.wafcc, "run", "--", "./slow"]
+	child = subprocess.Popen(line, cwd=sandbox.folder, env=sandbox.environ, stdin=subprocess.DEVNULL)
 	try:
 		deadline = time.monotonic() + PATIENCE
-		while not (tracers := find_tracers(yard)):
+		while not (tracers := find_tracers(sandbox)):
 			assert time.monotonic() < deadline, "it is not traced"
 			time.sleep(0.02)
 		for tracer in tracers:
 			os.kill(tracer, signal.SIGKILL)
-		yard.write("go", "")
+		sandbox.write("go", "")
 		assert child.wait(PATIENCE) == 0
 	finally:
 		child.kill()
 		child.wait()
-	assert (yard.folder / "made").read_text() == "done"
-	assert "not observed" in yard.reasons()
+	assert (sandbox.folder / "made").read_text() == "done"
+	assert "not observed" in sandbox.reasons()

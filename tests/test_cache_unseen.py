@@ -1,4 +1,4 @@
-"""Nothing that ran unseen is stored: programs before and below a compiler, and names that lead elsewhere."""
+"""Results of programs that ran unobserved are not stored: those before and below a compiler, and misleading names."""
 
 import os
 import pathlib
@@ -16,29 +16,29 @@ LINE = "tool/gcc -c a.c -o a.o"
 
 
 @pytest.fixture
-def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a source that needs a macro, which a wrapper called gcc gives."""
 	files = {"a.c": SOURCE, "one/x.h": "#define X 1\n", "two/x.h": "#define X 2\n"}
-	yard = Facts.make(engine, tmp_path, **files)
-	(yard.folder / "cur").symlink_to("one")
-	yard.write("flag", "one")
-	return yard
+	sandbox = Facts.make(engine, tmp_path, **files)
+	(sandbox.folder / "cur").symlink_to("one")
+	sandbox.write("flag", "one")
+	return sandbox
 
 
-def script(yard: Facts, text: str, name: str = "tool/gcc") -> None:
-	yard.write(name, text).chmod(0o755)
+def script(sandbox: Facts, text: str, name: str = "tool/gcc") -> None:
+	sandbox.write(name, text).chmod(0o755)
 
 
-def program(yard: Facts, code: str, name: str, *options: str) -> None:
+def program(sandbox: Facts, code: str, name: str, *options: str) -> None:
 	"""Compile a program of this `main`."""
-	source = yard.write(
+	source = sandbox.write(
 		f"{name}.c",
 		"#define _GNU_SOURCE\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
 		"#include <sys/random.h>\n#include <sys/stat.h>\n#include <time.h>\n"
 		"#include <unistd.h>\nint main(int argc, char **argv) {\n%s\n}\n" % code,
 	)
 	line = ["gcc", "-w", "-o", name, str(source), *options]
-	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+	subprocess.run(line, cwd=sandbox.folder, check=True, timeout=PATIENCE)
 	source.unlink()
 
 
@@ -60,61 +60,63 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_variables_of_a_script_that_is_called_like_a_compiler(name: str, yard: Facts) -> None:
-	"""A wrapper's own variables count: another value gives what the wrapper gives then."""
-	script(yard, WRAPPERS[name])
+def test_variables_of_a_script_that_is_called_like_a_compiler(name: str, sandbox: Facts) -> None:
+	"""The variables of a wrapper count: with another value the result is the wrapper's for that value."""
+	script(sandbox, WRAPPERS[name])
 	for _ in range(3):
 		for flavour in ("sweet", "sour"):
-			yard.same(LINE, FLAVOUR=flavour)
+			sandbox.same(LINE, FLAVOUR=flavour)
 
 
 @pytest.mark.parametrize("name", ["sh", "sh, no exec", "env", "python"])
-def test_a_script_that_is_called_like_a_compiler_hits(name: str, yard: Facts) -> None:
-	"""What it did is known, so that the same is a hit, and another variable that it may have read is a miss."""
-	script(yard, WRAPPERS[name])
-	yard.until_hit(LINE, FLAVOUR="sweet")
-	assert yard.same(LINE, FLAVOUR="sour").startswith("miss")
+def test_a_script_that_is_called_like_a_compiler_hits(name: str, sandbox: Facts) -> None:
+	"""A repeated command is a hit, and with another value of a variable that it may have read it is a miss."""
+	script(sandbox, WRAPPERS[name])
+	sandbox.until_hit(LINE, FLAVOUR="sweet")
+	assert sandbox.same(LINE, FLAVOUR="sour").startswith("miss")
 
 
-def test_files_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
+def test_files_of_a_script_that_is_called_like_a_compiler(sandbox: Facts) -> None:
 	"""A file that only the wrapper reads is a fact."""
-	script(yard, '#!/bin/sh\nread -r flavour <flag\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
-	yard.until_hit(LINE)
-	yard.write("flag", "two")
-	assert yard.same(LINE).startswith("miss")
+	script(sandbox, '#!/bin/sh\nread -r flavour <flag\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
+	sandbox.until_hit(LINE)
+	sandbox.write("flag", "two")
+	assert sandbox.same(LINE).startswith("miss")
 
 
-def test_the_time_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
+def test_the_time_of_a_script_that_is_called_like_a_compiler(sandbox: Facts) -> None:
 	"""A wrapper that writes the time into the result is never a hit."""
-	script(yard, '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$(date +%N)\\"" "$@"\n')
+	script(sandbox, '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$(date +%N)\\"" "$@"\n')
 	for _ in range(3):
-		assert yard.run(LINE, True).status == 0
+		assert sandbox.run(LINE, True).status == 0
 		time.sleep(0.1)
-	assert (yard.hits(), set(yard.reasons())) == (0, {"reads the clock"})
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {"reads the clock"})
 
 
-def test_the_input_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
+def test_the_input_of_a_script_that_is_called_like_a_compiler(sandbox: Facts) -> None:
 	"""A wrapper that reads its standard input gives what is there."""
-	script(yard, '#!/bin/sh\nread -r flavour\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
+	script(sandbox, '#!/bin/sh\nread -r flavour\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
 	made = []
 	for flavour in ("one", "two") * 3:
-		line = [yard.wafcc, *LINE.split()]
-		subprocess.run(line, cwd=yard.folder, env=yard.environ, input=flavour.encode(), check=True, timeout=PATIENCE)
-		made.append(flavour.encode() in (yard.folder / "a.o").read_bytes())
+		line = [sandbox.wafcc, *LINE.split()]
+		subprocess.run(
+			line, cwd=sandbox.folder, env=sandbox.environ, input=flavour.encode(), check=True, timeout=PATIENCE
+		)
+		made.append(flavour.encode() in (sandbox.folder / "a.o").read_bytes())
 	assert all(made)
 
 
-def test_a_static_program_that_is_called_like_a_compiler(yard: Facts) -> None:
-	"""What starts an observed program, and is observed by the second witness only, has facts of its own."""
-	program(yard, BY_VARIABLE, "tool/gcc", "-static")
+def test_a_static_program_that_is_called_like_a_compiler(sandbox: Facts) -> None:
+	"""A static program that starts an observed one, and is observed by the second witness, has facts of its own."""
+	program(sandbox, BY_VARIABLE, "tool/gcc", "-static")
 	for _ in range(3):
 		for flavour in ("sweet", "sour"):
-			yard.same(LINE, FLAVOUR=flavour)
-	yard.until_hit(LINE, FLAVOUR="sweet")
-	assert yard.same(LINE, FLAVOUR="bitter").startswith("miss")
+			sandbox.same(LINE, FLAVOUR=flavour)
+	sandbox.until_hit(LINE, FLAVOUR="sweet")
+	assert sandbox.same(LINE, FLAVOUR="bitter").startswith("miss")
 
 
-# What a program may put into the result, and the reason for which it is not stored.
+# What a program may write into the result, and the reason why it is not stored.
 DRAWN = {
 	"random": ("unsigned drawn; getrandom(&drawn, sizeof drawn, 0);", "reads random numbers"),
 	"device": (
@@ -136,39 +138,39 @@ BECOME_GCC = """
 
 @pytest.mark.parametrize("name", ["gcc", "cc1", "x86_64-linux-gnu-gcc-12"])
 @pytest.mark.parametrize("what", DRAWN)
-def test_what_a_program_that_is_called_like_a_compiler_draws(what: str, name: str, yard: Facts) -> None:
-	"""A name says nothing of what a program does with clocks and numbers: it has no text of a compiler."""
+def test_what_a_program_that_is_called_like_a_compiler_draws(what: str, name: str, sandbox: Facts) -> None:
+	"""A file name does not tell whether a program uses clocks and random numbers: it has no text of a compiler."""
 	code, reason = DRAWN[what]
-	program(yard, code + BECOME_GCC, "tool/gcc")
+	program(sandbox, code + BECOME_GCC, "tool/gcc")
 	if name != "gcc":
-		(yard.folder / "tool/gcc").rename(yard.folder / "tool" / name)
-		(yard.folder / "tool/gcc").symlink_to(name)
+		(sandbox.folder / "tool/gcc").rename(sandbox.folder / "tool" / name)
+		(sandbox.folder / "tool/gcc").symlink_to(name)
 	for _ in range(3):
-		assert yard.run(LINE, True).status == 0
-	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
+		assert sandbox.run(LINE, True).status == 0
+	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {reason})
 
 
-def test_the_time_of_a_file_that_a_program_like_a_compiler_asks_for(yard: Facts) -> None:
-	"""A compiler does not go by the times of files; who knows what a program does that is called like one."""
+def test_the_time_of_a_file_that_a_program_like_a_compiler_asks_for(sandbox: Facts) -> None:
+	"""A compiler ignores the times of files, but an unknown program with a compiler's name may use them."""
 	code = 'struct stat found; stat("flag", &found); unsigned drawn = found.st_mtime;'
-	program(yard, code + BECOME_GCC, "tool/gcc")
-	yard.until_hit(LINE)
+	program(sandbox, code + BECOME_GCC, "tool/gcc")
+	sandbox.until_hit(LINE)
 	for moment in (1_000_000_000, 1_000_000_001, 1_000_000_000):
-		os.utime(yard.folder / "flag", (moment, moment))
-		yard.same(LINE)
+		os.utime(sandbox.folder / "flag", (moment, moment))
+		sandbox.same(LINE)
 
 
-def test_a_compiler_outside_of_the_system_is_known(yard: Facts) -> None:
-	"""A copy of the real driver is the compiler that it says it is, wherever it is."""
+def test_a_compiler_outside_of_the_system_is_known(sandbox: Facts) -> None:
+	"""A copy of the real driver is known as a compiler, wherever it is."""
 	driver = pathlib.Path("/usr/bin/gcc").resolve()
-	(yard.folder / "tool").mkdir()
-	shutil.copy(driver, yard.folder / "tool/gcc")
-	yard.until_hit(
+	(sandbox.folder / "tool").mkdir()
+	shutil.copy(driver, sandbox.folder / "tool/gcc")
+	sandbox.until_hit(
 		f"{LINE} -DFLAVOUR=1 -B{subprocess.check_output([driver, '-print-prog-name=cc1'], text=True).strip()[:-3]}"
 	)
 
 
-# What an assembler does before it becomes the real one.
+# The ways in which an assembler becomes the real one.
 STATIC_AS = """
 	char text[9] = "";
 	int file = open("flag", O_RDONLY);
@@ -179,33 +181,33 @@ STATIC_AS = """
 
 
 @pytest.mark.parametrize("how", ["-static", "-static-pie", "-O0"])
-def test_an_assembler_of_another_kind(how: str, yard: Facts) -> None:
+def test_an_assembler_of_another_kind(how: str, sandbox: Facts) -> None:
 	"""An assembler that becomes the real one is known with the file that it reads, however it is linked."""
 	if (
 		how == "-static-pie"
 		and subprocess.run(["gcc", how, "-x", "c", "/dev/null", "-r", "-o", "/dev/null"], check=False).returncode
 	):
 		pytest.skip("needs -static-pie")
-	program(yard, STATIC_AS, "parts/as", how)
+	program(sandbox, STATIC_AS, "parts/as", how)
 	line = 'gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o'
 	for text in ("one", "one", "one", "two", "one", "two"):
-		yard.write("flag", text)
-		plain, cached = yard.run(line, False), yard.run(line, True)
+		sandbox.write("flag", text)
+		plain, cached = sandbox.run(line, False), sandbox.run(line, True)
 		assert (plain.status, plain.files) == (cached.status, cached.files), text
 
 
 @pytest.mark.parametrize("middle", ["static", "dynamic"])
-def test_a_program_between_two_others(middle: str, yard: Facts) -> None:
-	"""What a program below a static one does is not taken for what the static one did."""
-	program(yard, 'FILE *file = fopen("made", "w"); return fputs("last", file) < 0;', "last")
-	program(yard, 'if (access("flag", F_OK) == 0) return execl("./last", "last", NULL); return 3;', "middle",
+def test_a_program_between_two_others(middle: str, sandbox: Facts) -> None:
+	"""Actions of a program below a static one are not taken for those of the static one."""
+	program(sandbox, 'FILE *file = fopen("made", "w"); return fputs("last", file) < 0;', "last")
+	program(sandbox, 'if (access("flag", F_OK) == 0) return execl("./last", "last", NULL); return 3;', "middle",
 		*(["-static"] if middle == "static" else []))  # fmt: skip
-	program(yard, 'return execl("./middle", "middle", NULL);', "first")
-	yard.check_until_hit("./first", "made")
+	program(sandbox, 'return execl("./middle", "middle", NULL);', "first")
+	sandbox.check_until_hit("./first", "made")
 	for _ in range(3):
-		yard.check("./first", "made")
-	(yard.folder / "flag").unlink()
-	assert yard.check("./first", "made") is not None
+		sandbox.check("./first", "made")
+	(sandbox.folder / "flag").unlink()
+	assert sandbox.check("./first", "made") is not None
 
 
 WAYS = {
@@ -222,18 +224,18 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_program_that_is_started_in_any_way_is_a_fact(way: str, yard: Facts) -> None:
-	"""Exchange the program that is started: what it makes is made anew."""
+def test_a_program_that_is_started_in_any_way_is_a_fact(way: str, sandbox: Facts) -> None:
+	"""Replace the program that is started: its results are made anew."""
 	more = "extern char **environ; int child, wait(int *);\n"
 	more += "\tint posix_spawn(int *, const char *, void *, void *, char **, char **);\n"
-	program(yard, more + f"\treturn {WAYS[way]};", "first")
+	program(sandbox, more + f"\treturn {WAYS[way]};", "first")
 	for text in ("one", "one", "one", "two", "one"):
-		program(yard, 'FILE *file = fopen("made", "w"); return fputs("%s", file) < 0;' % text, "new")
-		os.replace(yard.folder / "new", yard.folder / "last")
-		yard.check("./first", "made")
+		program(sandbox, 'FILE *file = fopen("made", "w"); return fputs("%s", file) < 0;' % text, "new")
+		os.replace(sandbox.folder / "new", sandbox.folder / "last")
+		sandbox.check("./first", "made")
 
 
-# Copies what is behind a name into `made`, the name being another one for `in.txt`.
+# Copies the content of a name into `made`; the name is another one for `in.txt`.
 COPY = """
 	char buffer[99], name[99];
 	{0}
@@ -252,13 +254,13 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_leads_elsewhere(name: str, yard: Facts) -> None:
+def test_a_name_that_leads_elsewhere(name: str, sandbox: Facts) -> None:
 	"""A file that is read by way of the process's own state is a fact, or nothing is stored."""
-	yard.write("in.txt", "one")
-	program(yard, COPY.format(NAMES[name]), "own")
+	sandbox.write("in.txt", "one")
+	program(sandbox, COPY.format(NAMES[name]), "own")
 	for text in ("one", "one", "one", "two", "one"):
-		yard.write("in.txt", text)
-		yard.check("./own", "made", HERE=str(yard.folder))
+		sandbox.write("in.txt", text)
+		sandbox.check("./own", "made", HERE=str(sandbox.folder))
 
 
 LIBRARIES = {
@@ -269,31 +271,31 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("way", LIBRARIES)
-def test_a_library_by_a_relative_path(way: str, yard: Facts) -> None:
+def test_a_library_by_a_relative_path(way: str, sandbox: Facts) -> None:
 	"""A library whose name begins like the kernel's own is a fact."""
 	options, use, variables = LIBRARIES[way]
 
 	def make(word: str) -> None:
 		write = "extern int creat(const char *, int); extern long write(int, const char *, long);\n"
 		write += "__attribute__((constructor))"
-		yard.write(
+		sandbox.write(
 			"late.c",
 			f'{write} void init(void) {{ write(creat("made", 0666), "{word}", 3); }} int late(void) {{ return 0; }}\n',
 		)
-		(yard.folder / "lib").mkdir(exist_ok=True)
+		(sandbox.folder / "lib").mkdir(exist_ok=True)
 		line = ["gcc", "-w", "-shared", "-fPIC", "-o", "lib/new.so", "late.c"]
-		subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
-		os.replace(yard.folder / "lib/new.so", yard.folder / "lib/liblate.so")
-		(yard.folder / "late.c").unlink()
+		subprocess.run(line, cwd=sandbox.folder, check=True, timeout=PATIENCE)
+		os.replace(sandbox.folder / "lib/new.so", sandbox.folder / "lib/liblate.so")
+		(sandbox.folder / "late.c").unlink()
 
 	make("one")
-	program(yard, f"{use} return got == (void *)1;", "own", *f"-Llib {options}".split())
+	program(sandbox, f"{use} return got == (void *)1;", "own", *f"-Llib {options}".split())
 	for word in ("one", "one", "one", "two", "one"):
 		make(word)
-		yard.check("./own", "made", **variables)
+		sandbox.check("./own", "made", **variables)
 
 
-# How the loader is told of the folder `first`, in which there is nothing yet.
+# The ways in which the loader is told of the folder `first`, which is still empty.
 SEARCHES: Dict[str, Tuple[str, Dict[str, str]]] = {
 	"variable": ("", {"LD_LIBRARY_PATH": "first:lib"}),
 	"runpath": ("-Wl,--enable-new-dtags,-rpath,$ORIGIN/first:lib", {}),
@@ -303,69 +305,69 @@ SEARCHES: Dict[str, Tuple[str, Dict[str, str]]] = {
 
 @pytest.mark.parametrize("name", ["liblate.so", "glibc-hwcaps/x86-64-v2/liblate.so"])
 @pytest.mark.parametrize("way", SEARCHES)
-def test_a_library_that_newly_appears(way: str, name: str, yard: Facts) -> None:
-	"""It stands where the loader looks before it comes to the one that it has found until now."""
+def test_a_library_that_newly_appears(way: str, name: str, sandbox: Facts) -> None:
+	"""The new library is in a folder that the loader searches before the one with the old library."""
 	options, variables = SEARCHES[way]
 	for folder, number in (("lib", 1), ("draft", 2)):
-		yard.write("late.c", f"int late(void) {{ return {number}; }}\n")
-		(yard.folder / folder).mkdir()
+		sandbox.write("late.c", f"int late(void) {{ return {number}; }}\n")
+		(sandbox.folder / folder).mkdir()
 		line = ["gcc", "-shared", "-fPIC", "-Wl,-soname,liblate.so", "-o", f"{folder}/liblate.so", "late.c"]
-		subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
-	(yard.folder / "first").mkdir()
+		subprocess.run(line, cwd=sandbox.folder, check=True, timeout=PATIENCE)
+	(sandbox.folder / "first").mkdir()
 	code = 'int late(void); FILE *made = fopen("made", "w"); fprintf(made, "%d", late()); return 0;'
-	program(yard, code, "own", *f"-Llib -llate {options}".split())
-	yard.check_until_hit("./own", "made", **variables)
-	(yard.folder / "first" / name).parent.mkdir(parents=True, exist_ok=True)
-	(yard.folder / "draft/liblate.so").rename(yard.folder / "first" / name)
-	assert yard.check("./own", "made", **variables).startswith("miss")
-	yard.check_until_hit("./own", "made", **variables)
-	(yard.folder / "first" / name).unlink()
-	yard.check("./own", "made", **variables)
+	program(sandbox, code, "own", *f"-Llib -llate {options}".split())
+	sandbox.check_until_hit("./own", "made", **variables)
+	(sandbox.folder / "first" / name).parent.mkdir(parents=True, exist_ok=True)
+	(sandbox.folder / "draft/liblate.so").rename(sandbox.folder / "first" / name)
+	assert sandbox.check("./own", "made", **variables).startswith("miss")
+	sandbox.check_until_hit("./own", "made", **variables)
+	(sandbox.folder / "first" / name).unlink()
+	sandbox.check("./own", "made", **variables)
 
 
-def turn(yard: Facts, target: str) -> None:
-	(yard.folder / "new").symlink_to(target)
-	os.replace(yard.folder / "new", yard.folder / "cur")
+def turn(sandbox: Facts, target: str) -> None:
+	(sandbox.folder / "new").symlink_to(target)
+	os.replace(sandbox.folder / "new", sandbox.folder / "cur")
 
 
-def exchange(yard: Facts, target: str) -> None:
+def exchange(sandbox: Facts, target: str) -> None:
 	"""`cur` is a folder here, and two folders change places."""
-	(yard.folder / "cur").rename(yard.folder / "old")
-	(yard.folder / target).rename(yard.folder / "cur")
+	(sandbox.folder / "cur").rename(sandbox.folder / "old")
+	(sandbox.folder / target).rename(sandbox.folder / "cur")
 
 
 @pytest.mark.parametrize("way", [turn, exchange])
-def test_a_link_that_is_turned_while_the_compiler_runs(way: Callable[[Facts, str], None], yard: Facts) -> None:
-	"""A header's path leads elsewhere when the compile is over: nothing is concluded from what is there then."""
+def test_a_link_that_is_turned_while_the_compiler_runs(way: Callable[[Facts, str], None], sandbox: Facts) -> None:
+	"""A header's path leads elsewhere when the compile is over: nothing is concluded from the present file."""
 	if way is exchange:
-		(yard.folder / "cur").unlink()
-		(yard.folder / "one").rename(yard.folder / "cur")
-	# the assembler waits after the header was read, by a descriptor that is no file
+		(sandbox.folder / "cur").unlink()
+		(sandbox.folder / "one").rename(sandbox.folder / "cur")
+	# the assembler waits after it has read the header, on a descriptor that is no file
 	program(
-		yard,
+		sandbox,
 		'char x; read(atoi(getenv("GATE")), &x, 1); argv[0] = "as"; return execv("/usr/bin/as", argv);',
 		"parts/as",
 	)
 	compile_it = 'gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o'
-	line = [yard.wafcc, *compile_it.split()]
+	line = [sandbox.wafcc, *compile_it.split()]
 	read, write = os.pipe()
 	try:
 		compiler = subprocess.Popen(
-			line, cwd=yard.folder, env={**yard.environ, "GATE": "0"}, stdin=read, stdout=subprocess.DEVNULL
+			line, cwd=sandbox.folder, env={**sandbox.environ, "GATE": "0"}, stdin=read, stdout=subprocess.DEVNULL
 		)
 		deadline = time.monotonic() + PATIENCE
-		while not is_running(yard.folder / "parts/as"):
+		while not is_running(sandbox.folder / "parts/as"):
 			assert time.monotonic() < deadline
 			time.sleep(0.01)
-		way(yard, "two")
+		way(sandbox, "two")
 		os.write(write, b"x")
 		assert compiler.wait(PATIENCE) == 0
 	finally:
 		os.close(read)
 		os.close(write)
-	(yard.folder / "a.o").unlink()
-	plain = yard.run(compile_it, False, GATE="99")
-	cached = yard.run(compile_it, True, GATE="99")
+	(sandbox.folder / "a.o").unlink()
+	plain = sandbox.run(compile_it, False, GATE="99")
+	cached = sandbox.run(compile_it, True, GATE="99")
 	assert cached.files == plain.files
 
 

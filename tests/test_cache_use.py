@@ -1,4 +1,4 @@
-"""How wafcc is used: settings, counts, extra files, and the same command several times at once."""
+"""Uses of wafcc: settings, counts, extra files, and the same command several times at once."""
 
 import json
 import pathlib
@@ -50,7 +50,7 @@ def test_counts_survive_the_engine(lab: Lab) -> None:
 
 
 def test_extra_files_count(lab: Lab) -> None:
-	"""What ``extra_files`` names is an input of every command."""
+	"""Files that ``extra_files`` names are inputs of every command."""
 	if not shutil.which("gcc"):
 		pytest.skip("needs gcc")
 	lab.write("x.c", "int f;\n")
@@ -64,7 +64,7 @@ def test_extra_files_count(lab: Lab) -> None:
 
 @each
 def test_the_same_at_the_same_time_runs_once(cc: str, lab: Lab) -> None:
-	"""Of commands that are the same, one runs and the others are hits."""
+	"""Of equal commands, one runs and the others are hits."""
 	lab.write("x.c", "int f;\n" + "".join(f"int f{n}(int x) {{ return x * {n}; }}\n" for n in range(3000)))
 	lab.same(f"{cc} -c x.c -o warm.o")
 	argv = [[lab.wafcc, cc, "-O1", "-c", "x.c", "-o", f"{n}.o"] for n in range(6)]

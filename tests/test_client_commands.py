@@ -14,8 +14,8 @@ from fake_engine import PATIENT, FakeEngine, Peer, command, fails, frame, outcom
 from waflib_extras.client import engine, protocol
 
 
-def test_output_is_whole_however_it_comes(fake: FakeEngine, session: Any) -> None:
-	"""Byte by byte, both streams in turn."""
+def test_output_is_complete_in_any_pieces(fake: FakeEngine, session: Any) -> None:
+	"""Both streams come back byte by byte, in turn."""
 
 	def answer(peer: Peer) -> None:
 		peer.greet()
@@ -52,7 +52,7 @@ def test_many_outputs_may_come_at_once(fake: FakeEngine, session: Any) -> None:
 
 
 def test_a_connection_is_used_again(fake: FakeEngine, session: Any) -> None:
-	"""One command after the other needs one connection."""
+	"""Commands that follow each other need one connection."""
 	one = session()
 	for _ in range(5):
 		one.execute(command())
@@ -102,7 +102,7 @@ def die(peer: Peer, pid: int, said: bytes = b"") -> None:
 def test_a_command_that_was_lost_runs_again_in_another_engine(
 	fake: FakeEngine, folder: pathlib.Path, session: Any, said: bytes
 ) -> None:
-	"""Its first output is forgotten."""
+	"""The output of the first run is dropped."""
 	requests: List[bytes] = []
 
 	def answer(peer: Peer) -> None:
@@ -121,21 +121,21 @@ def test_a_command_that_was_lost_runs_again_in_another_engine(
 
 
 def test_an_engine_that_drops_a_command_twice_is_given_up(fake: FakeEngine, session: Any) -> None:
-	"""It is not dead, it just does not do what it should."""
+	"""The engine lives, but does not run the command."""
 	fake.scripts = [lambda peer: die(peer, 1)]
 	fails(session(), "the connection to the engine ended")
 	assert len(fake.peers) == 2
 
 
 def test_after_three_deaths_the_build_goes_on_without(fake: FakeEngine, session: Any) -> None:
-	"""A command that kills engines, or a machine without memory, ends somewhere."""
+	"""A command that kills engines, or a machine without memory, is tried only a few times."""
 	fake.scripts = [lambda peer: die(peer, len(fake.peers))]
 	fails(session(), "4 engines ended")
 	assert len(fake.peers) == 4
 
 
 def test_idle_connections_of_a_dead_engine_are_not_used(fake: FakeEngine, session: Any) -> None:
-	"""A command that finds its engine dead does not try the engine's other connections, one by one."""
+	"""After a command has found its engine dead, the engine's other connections are not tried one by one."""
 	both, dead = threading.Barrier(2), threading.Event()
 
 	def old(peer: Peer) -> None:
@@ -191,7 +191,7 @@ def encoded(env: Dict[Any, Any]) -> Dict[bytes, bytes]:
 
 
 def test_our_own_environment_is_followed(seen: Any, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-	"""Whatever os.environ holds when the command is run, its removals included."""
+	"""A command gets the content of os.environ when it runs, without the removed variables."""
 	one = session()
 	wanted = []
 	for name, value in (("A", "1"), ("A", "1"), ("A", "2"), ("B", "\udcff"), ("A", None)):
@@ -225,7 +225,7 @@ def test_a_dict_that_changes_is_another_environment(seen: Any, session: Any) -> 
 
 
 def test_any_number_of_environments_can_take_turns(seen: Any, session: Any) -> None:
-	"""More than a connection remembers, in an order that makes it forget and learn again."""
+	"""The connection forgets environments when there are more than it remembers, and learns them again."""
 	one = session()
 	order = [n * n % 23 for n in range(200)] + list(range(40)) * 2
 	for n in order:
@@ -237,7 +237,7 @@ def test_any_number_of_environments_can_take_turns(seen: Any, session: Any) -> N
 
 
 def test_an_environment_that_cannot_be_sent_does_no_harm(seen: Any, session: Any) -> None:
-	"""The connection and what it knows stay as they were."""
+	"""The connection stays, and keeps the environments that it knows."""
 	one = session()
 	one.execute(command(), {"A": "1"})
 	for _ in range(2):
@@ -252,7 +252,7 @@ def test_an_environment_that_cannot_be_sent_does_no_harm(seen: Any, session: Any
 
 
 def test_descriptors_travel_with_their_command(fake: FakeEngine, session: Any, tmp_path: pathlib.Path) -> None:
-	"""Even when an environment goes before it, and when the command is larger than a socket's buffer."""
+	"""Descriptors arrive also after an environment, and with a command that is larger than the socket's buffer."""
 
 	def write(peer: Peer) -> None:
 		peer.greet()
@@ -289,7 +289,7 @@ def test_a_closed_descriptor_does_no_harm(fake: FakeEngine, session: Any) -> Non
 
 
 def test_a_closed_session_closes_its_connections(fake: FakeEngine, session: Any) -> None:
-	"""Those in use when their command is done."""
+	"""Connections in use are closed when their command is done."""
 	hold, ended = threading.Event(), threading.Event()
 
 	def play(peer: Peer) -> None:
@@ -312,7 +312,7 @@ def test_a_closed_session_closes_its_connections(fake: FakeEngine, session: Any)
 
 
 def test_ctrl_c_ends_the_connection(fake: FakeEngine, session: Any) -> None:
-	"""So the engine ends the command, and no later command reads its outcome."""
+	"""Ctrl-C closes the connection, so the engine ends the command, and no later command reads its outcome."""
 	ended = threading.Event()
 
 	def interrupt(peer: Peer) -> None:
@@ -330,9 +330,9 @@ def test_ctrl_c_ends_the_connection(fake: FakeEngine, session: Any) -> None:
 	assert one.execute(command())[0].code == 0
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # that fork and threads are a risk: that is what is tested
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the risk of fork with threads is what this tests
 def test_a_forked_child_is_a_build_of_its_own(fake: FakeEngine, session: Any) -> None:
-	"""It closes what it inherited, so that the parent's end is seen while it lives, and has a session of its own."""
+	"""The child closes the inherited connections, so that the parent's end is noticed, and has its own session."""
 	ended = threading.Event()
 
 	def play(peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""The client's greeting, over a Unix socket and over TCP, and what it makes of the answers."""
+"""The client's greeting, over a Unix socket and over TCP, and the answers to it."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ def test_the_greeting_is_what_the_protocol_says(fake: FakeEngine, session: Any) 
 
 @pytest.mark.parametrize("why", [1, 3, 6, 77])
 def test_a_refusal_ends_the_matter(fake: FakeEngine, session: Any, why: int) -> None:
-	"""The engine's reason is passed on, and it is not asked again."""
+	"""The engine's reason is passed on, and the engine is not asked again."""
 	fake.scripts = [lambda peer: peer.request() and peer.say(refused(why, "another root folder"))]
 	error = fails(session(), "the engine refuses: another root folder")
 	assert isinstance(error, engine.Refused)
@@ -50,7 +50,7 @@ def test_a_refusal_ends_the_matter(fake: FakeEngine, session: Any, why: int) -> 
 
 
 def test_too_many_connections_are_a_matter_of_the_moment(fake: FakeEngine, session: Any) -> None:
-	"""That command does without the engine; the next may try again."""
+	"""The command runs without the engine; the next one may try again."""
 	fake.scripts = [lambda peer: peer.request() and peer.say(refused(protocol.CROWDED)), serve]
 	one = session()
 	with pytest.raises(engine.Refused):
@@ -79,7 +79,7 @@ LEAVING = [leave_at_once, refuse_because_leaving, refuse_the_token]
 def test_an_engine_that_was_just_leaving_is_replaced(
 	fake: FakeEngine, folder: pathlib.Path, session: Any, script: Script
 ) -> None:
-	"""Another is started, which is asked once."""
+	"""Another engine is started, which is asked once."""
 	write_wafd(folder, ready(fake.path))
 	fake.scripts = [script, serve]
 	assert session().execute(command())[0].code == 0
@@ -90,7 +90,7 @@ def test_an_engine_that_was_just_leaving_is_replaced(
 def test_engines_that_keep_leaving_are_given_up(
 	fake: FakeEngine, folder: pathlib.Path, session: Any, script: Script
 ) -> None:
-	"""The second that leaves is the last."""
+	"""When the second engine leaves, no third one is tried."""
 	write_wafd(folder, ready(fake.path))
 	fake.scripts = [script]
 	fails(session(), "left before|refuses")
@@ -110,9 +110,9 @@ def say_nothing(peer: Peer) -> None:
 
 @pytest.mark.parametrize("script", [say_nothing, say_half])
 def test_silence_has_a_deadline(fake: FakeEngine, session: Any, script: Script) -> None:
-	"""A stopped engine must not stop a build; half an answer is none."""
+	"""A stopped engine must not stop a build, and half an answer is no answer."""
 	fake.scripts = [script]
-	fails(session(), "does not answer the greeting within 0.3 seconds")
+	fails(session(), "does not answer the greeting within 0.4 seconds")
 	assert len(fake.peers) == 1
 
 
@@ -128,7 +128,7 @@ def test_a_full_queue_has_a_deadline(folder: pathlib.Path, session: Any) -> None
 				client = stack.enter_context(socket.socket(socket.AF_UNIX))
 				client.setblocking(False)
 				client.connect(path)
-		fails(session(), "takes no connection within 0.3 seconds")
+		fails(session(), "takes no connection within 0.4 seconds")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_full_queue_has_a_deadline(folder: pathlib.Path, session: Any) -> None
 def test_a_wrong_answer_to_the_greeting_ends_the_matter(
 	fake: FakeEngine, session: Any, answer: bytes, reason: str
 ) -> None:
-	"""Whatever listens there is not our engine, and is told nothing more."""
+	"""The listener is not our engine, and nothing more is sent to it."""
 	fake.scripts = [lambda peer: peer.request() and peer.say(answer)]
 	fails(session(), reason)
 	assert len(fake.peers) == 1
@@ -182,7 +182,7 @@ def over_tcp(folder: pathlib.Path) -> Iterator["queue.Queue[bytes]"]:
 
 
 def test_over_tcp_the_token_is_shown(over_tcp: "queue.Queue[bytes]", session: Any) -> None:
-	"""It is read from the file that only the user can read."""
+	"""The token is read from a file that only the user can read."""
 	one = session(transport=engine.TCP)
 	assert one.execute(command())[0].code == 0
 	one.close()
@@ -190,7 +190,7 @@ def test_over_tcp_the_token_is_shown(over_tcp: "queue.Queue[bytes]", session: An
 
 
 def test_the_port_is_opened_when_it_is_not(folder: pathlib.Path, session: Any) -> None:
-	"""By `wafd start --tcp`; a stale token file does not matter."""
+	"""The port is opened by `wafd start --tcp`; a stale token file has no effect."""
 	with socket.socket() as free:
 		free.bind(("127.0.0.1", 0))
 		pathlib.Path(engine.runtime_file("tcp")).write_text("%d abc\n" % free.getsockname()[1])
@@ -201,6 +201,6 @@ def test_the_port_is_opened_when_it_is_not(folder: pathlib.Path, session: Any) -
 
 @pytest.mark.parametrize("content", ["", "1", "x y"])
 def test_a_broken_token_file_is_named(folder: pathlib.Path, session: Any, content: str) -> None:
-	"""It is not taken for an engine that does not run."""
+	"""The error names the file; it does not say that no engine runs."""
 	pathlib.Path(engine.runtime_file("tcp")).write_text(content)
 	fails(session(transport=engine.TCP), "connect by .*tcp")

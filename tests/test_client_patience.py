@@ -1,4 +1,4 @@
-"""Builds and an engine that cannot be had: one wait for all commands, and one line at the end that says so."""
+"""Builds with an engine that cannot be reached: all commands together wait once, and one line at the end says so."""
 
 import os
 import pathlib
@@ -46,7 +46,7 @@ def count_visitors(listener: socket.socket) -> int:
 
 
 def test_a_mute_engine_is_waited_for_once(waf: Any, project: Any, mute: socket.socket) -> None:
-	"""However many commands there are; the last line says how many ran without it, why, and what to do."""
+	"""All commands together wait once. The last line says how many ran without the engine, why, and what to do."""
 	folder = project({"wscript": WSCRIPT})
 	waf(folder, "configure", env={"WAF_NO_PREFORK": "1"})
 	done = waf(folder, "build", "-j4", env=SUMMARY)
@@ -61,7 +61,7 @@ def test_a_mute_engine_is_waited_for_once(waf: Any, project: Any, mute: socket.s
 def test_an_engine_that_is_stopped_in_the_middle_fails_nothing(
 	waf: Any, project: Any, engine: str, tmp_path: pathlib.Path
 ) -> None:
-	"""It is ended, with what it ran, and another one runs that again; with one thread for all, or one for each."""
+	"""A stopped engine and its commands are ended, and another one runs them again, with one thread and with many."""
 	wscript = """\
 	import os
 	def options(opt):
@@ -94,6 +94,6 @@ def test_an_engine_that_is_stopped_in_the_middle_fails_nothing(
 	"value, seconds", [("3", 3.0), ("0", 1.5), ("-1", 1.5), ("nan", 1.5), ("soon", 1.5), ("", 1.5)]
 )
 def test_the_patience_is_a_number(monkeypatch: pytest.MonkeyPatch, value: str, seconds: float) -> None:
-	"""What is none, or none that one can wait for, is as if nothing were set."""
+	"""A value that is no number, or no possible time, is ignored."""
 	monkeypatch.setenv("WAFD_PATIENCE", value)
-	assert client.find_deadlines() == client.Deadlines(seconds, seconds)
+	assert client.find_patience() == seconds

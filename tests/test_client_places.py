@@ -1,4 +1,4 @@
-"""Where the client looks for its engine: the runtime folder, the program, and the start of one that does not run."""
+"""The places where the client looks for its engine: runtime folder and program; and how it starts one."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ from waflib_extras.version import VERSION
 
 
 def test_the_runtime_folder_is_the_first_that_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-	"""WAFD_RUNTIME_DIR, XDG_RUNTIME_DIR, /tmp; an empty variable counts as none."""
+	"""WAFD_RUNTIME_DIR, XDG_RUNTIME_DIR and /tmp are tried in turn; an empty variable is ignored."""
 	monkeypatch.setenv("WAFD_RUNTIME_DIR", "/one")
 	monkeypatch.setenv("XDG_RUNTIME_DIR", "/two")
 	assert engine.runtime_file("sock") == "/one/wafd-%s.sock" % VERSION
@@ -26,7 +26,7 @@ def test_the_runtime_folder_is_the_first_that_applies(monkeypatch: pytest.Monkey
 
 
 def test_a_folder_that_others_can_enter_is_refused(fake: FakeEngine, folder: pathlib.Path, session: Any) -> None:
-	"""Somebody else could have put the socket there; the remedy is named."""
+	"""Another user could have put the socket there. The remedy is named."""
 	folder.chmod(0o750)
 	fails(session(), "chmod 700")
 	assert not fake.peers
@@ -38,8 +38,8 @@ def test_a_relative_folder_is_refused(session: Any, monkeypatch: pytest.MonkeyPa
 	fails(session(), "not an absolute path; set WAFD_RUNTIME_DIR")
 
 
-def test_a_folder_of_somebody_else_is_refused(fake: FakeEngine, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-	"""Even with the right mode."""
+def test_a_folder_of_another_user_is_refused(fake: FakeEngine, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+	"""A folder of another user is refused even with the right mode."""
 	other = os.geteuid() + 1
 	monkeypatch.setattr(os, "geteuid", lambda: other)
 	fails(session(), "not a folder of this user")
@@ -49,7 +49,7 @@ def test_a_folder_of_somebody_else_is_refused(fake: FakeEngine, session: Any, mo
 def test_a_link_to_a_folder_is_refused(
 	fake: FakeEngine, folder: pathlib.Path, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-	"""In a shared /tmp, a link could be somebody else's."""
+	"""In a shared /tmp, another user could have made a link."""
 	link = folder / "link"
 	link.symlink_to(folder)
 	monkeypatch.setenv("WAFD_RUNTIME_DIR", str(link))
@@ -58,7 +58,7 @@ def test_a_link_to_a_folder_is_refused(
 
 
 def test_a_listener_of_another_user_is_refused(fake: FakeEngine, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-	"""The kernel says who listens; nothing is sent to anybody else."""
+	"""The kernel tells the listener's user. Nothing is sent to another user."""
 	other = os.geteuid() + 1
 	monkeypatch.setattr(engine, "check_folder", lambda: None)
 	monkeypatch.setattr(os, "geteuid", lambda: other)
@@ -78,12 +78,12 @@ def test_a_path_that_is_too_long_names_the_remedy(session: Any, tmp_path: pathli
 
 
 def test_a_wrong_wafd_variable_is_named(folder: pathlib.Path, session: Any) -> None:
-	"""The user said which program; another one is not taken instead."""
+	"""The user has named the program, so no other one is used instead."""
 	fails(session(), "WAFD=.* is no program")
 
 
 def test_a_missing_engine_names_the_remedy(folder: pathlib.Path, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-	"""Neither beside the interpreter nor along PATH."""
+	"""The program is neither beside the interpreter nor in PATH."""
 	monkeypatch.delenv("WAFD")
 	monkeypatch.setenv("PATH", str(folder))
 	monkeypatch.setattr(sys, "executable", str(folder / "python"))
@@ -94,7 +94,7 @@ def test_a_missing_engine_names_the_remedy(folder: pathlib.Path, session: Any, m
 
 
 def test_wafd_is_found_beside_the_interpreter_first(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-	"""So that a virtual environment uses its own; the link to the interpreter is not followed."""
+	"""A virtual environment uses its own wafd; the link to the interpreter is not followed."""
 	beside = folder / "venv"
 	beside.mkdir()
 	monkeypatch.delenv("WAFD")
@@ -108,7 +108,7 @@ def test_wafd_is_found_beside_the_interpreter_first(folder: pathlib.Path, monkey
 
 
 def test_an_engine_is_started_when_none_listens(folder: pathlib.Path, session: Any) -> None:
-	"""One `wafd start`, then the connection; a socket that a dead engine left does not matter."""
+	"""There is one `wafd start`, then the connection; a socket that a dead engine left has no effect."""
 	path = engine.runtime_file("sock")
 	with socket.socket(socket.AF_UNIX) as stale:
 		stale.bind(path)
@@ -122,7 +122,7 @@ def test_an_engine_is_started_when_none_listens(folder: pathlib.Path, session: A
 
 
 def test_many_commands_at_once_start_one_engine(folder: pathlib.Path, session: Any) -> None:
-	"""The first that finds none starts it; the others wait for that, and each gets a connection of the same session."""
+	"""The first client that finds none starts it. The others wait, and each gets a connection of the same session."""
 	path = engine.runtime_file("sock")
 	fake = FakeEngine(str(folder / "hidden"))
 	together = threading.Barrier(8)
@@ -157,12 +157,12 @@ def test_many_commands_at_once_start_one_engine(folder: pathlib.Path, session: A
 		("kill -9 $$", "the status -9"),
 		("echo 'hello'", "not understood"),
 		("echo ready unix /elsewhere/wafd-0.sock", "of another version"),
-		("exec sleep 60", "not done after 0.5 seconds"),
+		("exec sleep 60", "not done after 0.4 seconds"),
 	],
 	ids=["says why", "does not say why", "killed", "nonsense", "another version", "does not end"],
 )
 def test_a_start_that_fails_is_reported(folder: pathlib.Path, session: Any, script: str, reason: str) -> None:
-	"""With the program's own words if there are any; it is not tried again."""
+	"""The message has the program's own words, if there are any. The start is not tried again."""
 	write_wafd(folder, script)
 	fails(session(), reason)
 	assert starts(folder) == ["start"]
@@ -175,6 +175,6 @@ def test_a_start_that_promises_too_much_is_reported(folder: pathlib.Path, sessio
 
 
 def test_a_program_that_cannot_be_run_is_reported(folder: pathlib.Path, session: Any) -> None:
-	"""For example one for another processor."""
+	"""The program is, for example, one for another processor."""
 	write_wafd(folder, "").write_bytes(b"\x7fELF nonsense")
 	fails(session(), "Exec format error")

@@ -1,4 +1,4 @@
-"""Completions and man pages: they say what --help says, and shells take them."""
+"""Completions and man pages: they have the same options as --help, and shells accept them."""
 
 import os
 import pathlib
@@ -73,14 +73,14 @@ def find(program: str) -> str:
 
 
 def test_the_page_of_the_tools_is_up_to_date() -> None:
-	"""The man page of the tools is what its generator makes of their options now."""
+	"""The man page of the tools is up to date with their options."""
 	environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 	run([sys.executable, str(ROOT / "utils" / "manual.py"), "--check"], env=environ)
 
 
 @pytest.mark.timeout(600)
 def test_what_is_made_of_command_lines_is_up_to_date() -> None:
-	"""Pages, completions and the table of settings are what the generator makes of the definitions now."""
+	"""Pages, completions and the table of settings are up to date with the definitions."""
 	cargo = shutil.which("cargo") or shutil.which("cargo", path=os.path.expanduser("~/.cargo/bin"))
 	if not cargo:
 		pytest.skip("needs cargo")
@@ -99,7 +99,7 @@ def read_flags(text: str) -> List[str]:
 
 @pytest.mark.parametrize(("program", "arguments"), HELPS)
 def test_every_option_is_in_page_and_completion(programs: Dict[str, str], program: str, arguments: Any) -> None:
-	"""As the programs themselves say it; and the page has no option that no help has."""
+	"""Pages and completions have the options of the programs' help, and no others."""
 	flags = read_flags(run([programs[program], *arguments]))
 	assert len(flags) > 2
 	text = (PAGES / (program + ".1")).read_text().replace("\\-", "-")
@@ -117,7 +117,7 @@ def test_every_option_is_in_page_and_completion(programs: Dict[str, str], progra
 
 
 def test_the_page_of_tools_has_their_options(waf: Any, project: Any) -> None:
-	"""All that `waf --help` shows beyond Waf's own, with all tools loaded, and nothing else."""
+	"""The page has all options that `waf --help` shows beyond Waf's own, with all tools loaded, and no others."""
 	from waflib_extras import TOOLS
 	from waflib_extras.console import completion
 
@@ -138,7 +138,7 @@ def test_the_page_of_tools_has_their_options(waf: Any, project: Any) -> None:
 
 @pytest.mark.parametrize("page", ["wafd.1", "wafcc.1", "waf-extras.7"])
 def test_man_shows_the_pages(page: str) -> None:
-	"""Without a word about what is wrong with them."""
+	"""The program man prints no warning about them."""
 	environ = {**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"}
 	command = [find("man"), "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", str(PAGES / page)]
 	done = subprocess.run(command, env=environ, capture_output=True, encoding="utf-8", timeout=DEADLINE, check=False)
@@ -165,13 +165,13 @@ spec=$(complete -p "$2") || exit 4
 
 
 def complete(environ: Dict[str, str], folder: pathlib.Path, *words: str) -> List[str]:
-	"""What bash offers for the last of these words."""
+	"""The words that bash offers for the last of these words."""
 	command = ["bash", "--norc", "-c", BASH, "bash", str(MADE / "bash" / words[0]), *words]
 	return run(command, env=environ, cwd=folder).split()
 
 
 def test_bash_completes_wafd(environ: Dict[str, str], tmp_path: pathlib.Path) -> None:
-	"""Commands, the options of a command, files where there are to be files, nothing where nobody knows."""
+	"""Bash offers commands, the options of a command, and files where files are expected, and otherwise nothing."""
 	(tmp_path / "cert.pem").write_text("")
 	assert complete(environ, tmp_path, "wafd", "st") == ["start", "status", "stop"]
 	assert complete(environ, tmp_path, "wafd", "status", "--") == ["--json", "--help"]
@@ -212,7 +212,7 @@ def test_bash_completes_waf(environ: Dict[str, str], project: Any, tmp_path: pat
 	assert re.search(r"^bench\tmeasures$", words, re.M)
 	assert re.search(r"^--with-foo=\tthe foo$", words, re.M)
 	(kept,) = (tmp_path / "cache" / "waflib-extras").iterdir()
-	# that it is not asked again shows where what was kept says something else
+	# a wrong stored answer shows that the project is not asked again
 	kept.write_text(kept.read_text().replace('"bench"', '"banch"'))
 	assert complete(environ, folder, "waf", "ba") == ["banch"]
 	(folder / "sub" / "wscript").write_text(sub.replace("foo", "bars"))
@@ -221,7 +221,7 @@ def test_bash_completes_waf(environ: Dict[str, str], project: Any, tmp_path: pat
 
 
 def test_no_project_is_no_trouble(environ: Dict[str, str], tmp_path: pathlib.Path) -> None:
-	"""Without a wscript, or with one that fails, nothing is printed but words, and nothing is kept for ever."""
+	"""Without a wscript, or with one that fails, only words are printed, and nothing is kept for long."""
 	(tmp_path / "wscript").write_text("def options(opt):\n\traise ValueError('no')\n")
 	done = subprocess.run(
 		["waf", "--completion-words"], env=environ, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
@@ -239,7 +239,7 @@ print -l ${_comps[wafd]} ${_comps[wafcc]} ${_comps[waf]}
 
 
 def test_zsh_takes_them(environ: Dict[str, str], programs: Dict[str, str]) -> None:
-	"""What `wafd completion zsh` prints defines a function for each program."""
+	"""The output of `wafd completion zsh` defines a function for each program."""
 	shown = run([find("zsh"), "-f", "-c", ZSH % programs["wafd"]], env=environ)
 	assert shown.split() == ["_wafd", "_wafcc", "_waf"]
 
@@ -306,7 +306,7 @@ def test_fish_completes(environ: Dict[str, str], programs: Dict[str, str], proje
 
 @pytest.mark.parametrize(("shell", "says"), [("csh", "no completion for csh"), ("", "for which shell")])
 def test_other_shells_are_refused(programs: Dict[str, str], shell: str, says: str) -> None:
-	"""In one line that says which there are."""
+	"""One line says which shells there are."""
 	command = [programs["wafd"], "completion", *([shell] if shell else [])]
 	done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=DEADLINE, check=False)
 	assert done.returncode == 1

@@ -22,7 +22,7 @@ PYPY = platform.python_implementation() == "PyPy"
 
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-	"""Where all the Wafs of this file keep their compiled modules: the sources are not ours to write to."""
+	"""The folder for compiled modules of all Wafs in this file, since the folders of the sources are not ours."""
 	return tmp_path_factory.mktemp("bytecode")
 
 
@@ -48,7 +48,7 @@ def workbench20(
 
 
 def runs_of(chosen: List[Project]) -> Any:
-	"""Parametrise by project and number of jobs."""
+	"""Parametrize by project and number of jobs."""
 	runs = [(project, jobs) for project in chosen for jobs in project.jobs]
 	return pytest.mark.parametrize(("project", "jobs"), runs, ids=[f"{p.name}-j{jobs}" for p, jobs in runs])
 
@@ -98,14 +98,14 @@ def test_fails_the_same(project: Project, workbench: Workbench) -> None:
 
 @runs_of([] if PYPY else choose(*projects.ON_WAF_2_0))
 def test_builds_the_same_on_waf_2_0(project: Project, jobs: int, workbench20: Workbench) -> None:
-	"""What Waf 2.0.24 builds is the same with `prefork`, too."""
+	"""Waf 2.0.24 builds the same with `prefork`, too."""
 	pair = workbench20.build_both(project, jobs)
 	require_built(project, pair.stock)
 	assert_same(project, jobs, pair)
 
 
 def test_no_project_is_left_out(waf_sources: pathlib.Path) -> None:
-	"""Every folder with a wscript in Waf's sdist is listed once: to build, or why it cannot, or as a part."""
+	"""Every folder with a wscript in Waf's sdist is listed once: to build, as one that does not build, or as a part."""
 	scripts = [path for kind in ("demos", "playground", "tests") for path in (waf_sources / kind).rglob("wscript")]
 	found = sorted(str(path.parent.relative_to(waf_sources)) for path in scripts)
 	assert found == sorted([project.name for project in PROJECTS + OUTSIDE] + list(PARTS))

@@ -1,4 +1,4 @@
-"""Commands of gcc's drivers that run as their parts leave to the byte what the driver leaves."""
+"""Commands of gcc's drivers that run as their parts have the same effects, to the byte, as with the driver."""
 
 import os
 import pathlib
@@ -56,7 +56,7 @@ OTHER = [
 
 
 def read_courses(engine: str) -> Dict:
-	"""What the engine says of the courses that it knows."""
+	"""The engine's report about the courses that it knows."""
 	return read_report(engine)["courses"]
 
 
@@ -70,7 +70,7 @@ def learn(comparison: Comparison, engine: str, argv: List[str], env: Dict[str, s
 
 
 def learn_and_compare(comparison: Comparison, engine: str, argv: List[str], env: Dict[str, str]) -> None:
-	"""Fail when a command that is run as its parts leaves something else than the driver does."""
+	"""Fail if a command that runs as its parts has other effects than the driver."""
 	learn(comparison, engine, argv, env)
 	before = read_courses(engine)["commands"]
 	compare(comparison, [(argv, env)])
@@ -86,7 +86,7 @@ def test_options(compiler: str, lines: List[str], comparison: Comparison, engine
 
 
 def test_other_commands_keep_their_driver(comparison: Comparison, engine: str) -> None:
-	"""What has more than a compiler and an assembler, or has the driver say or keep something, is the driver's."""
+	"""A command with more than compiler and assembler, or with output of the driver itself, is left to the driver."""
 	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	for line in OTHER:
 		for _ in range(4):
@@ -96,7 +96,7 @@ def test_other_commands_keep_their_driver(comparison: Comparison, engine: str) -
 
 
 def test_one_shape_for_many_names(comparison: Comparison, engine: str) -> None:
-	"""What was learned from one command holds for others of its shape, and a missing source is the driver's to tell."""
+	"""A known course serves all commands of its shape. A missing source is left to the driver, which reports it."""
 	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	learn(comparison, engine, split("gcc -c a.c -o a.o"), {})
 	before = read_courses(engine)["commands"]
@@ -110,7 +110,7 @@ def test_one_shape_for_many_names(comparison: Comparison, engine: str) -> None:
 
 
 def test_environments(comparison: Comparison, engine: str) -> None:
-	"""Each environment has a course of its own, and its parts have what the driver would give them."""
+	"""Each environment has its own course, and its parts get the environment that the driver would give them."""
 	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	for env in ({"CPATH": "sub"}, {"DEPENDENCIES_OUTPUT": "deps"}, {"GCC_COLORS": "error=01;32"}):
 		learn_and_compare(comparison, engine, split("gcc -c a.c -o a.o"), env)
@@ -146,7 +146,7 @@ def test_an_assembler_that_comes_later(comparison: Comparison, engine: str) -> N
 
 @pytest.mark.parametrize("size", [100, 1500])
 def test_a_part_that_a_signal_ends(size: int, comparison: Comparison, engine: str) -> None:
-	"""Of a compiler or an assembler that is ended by a signal, the driver tells in its own words."""
+	"""If a signal ends the compiler or the assembler, the driver reports that in its own words."""
 	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	argv = split("gcc -g -c a.c -o a.o")
 	comparison.prepare = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
@@ -155,7 +155,7 @@ def test_a_part_that_a_signal_ends(size: int, comparison: Comparison, engine: st
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> None:
-	"""Wait until something is so."""
+	"""Wait until a condition holds."""
 	deadline = time.monotonic() + PATIENCE
 	while not condition():
 		assert time.monotonic() < deadline, what
@@ -169,7 +169,7 @@ def test_an_interrupt_leaves_nothing(name: str, sign: bytes, comparison: Compari
 	learn(comparison, engine, split("gcc -O3 -c a.c -o b.o"), {})
 	before = read_courses(engine)["commands"]
 	temporary, work = comparison.base / "tmp", comparison.base / "work"
-	gcc = shutil.which("gcc") or "gcc"  # by the name by which its course was learned
+	gcc = shutil.which("gcc") or "gcc"  # by the name with which its course was learned
 	argv = [comparison.wafcc, "run", "--no-cache", "--", gcc, *split(f"-O3 -c {name} -o object.o")]
 	child = subprocess.Popen(argv, cwd=work, env=comparison.environ, stderr=subprocess.PIPE)
 	wait_for("its part does not run", lambda: any(sign in path.read_bytes() for path in temporary.iterdir()))

@@ -1,4 +1,4 @@
-"""Of a command that runs as its parts, the cache learns to the last fact what it learns when its driver runs."""
+"""The cache learns all facts of a command that runs as its parts, exactly as if its driver ran."""
 
 import json
 import os
@@ -18,14 +18,14 @@ FACT = re.compile(r"TRACE it depends on (.*)\n")
 
 
 class Run(NamedTuple):
-	"""What became of one compile."""
+	"""The result of one compile."""
 
 	by_course: bool
 	facts: Set[str]
 
 
 class Watch(Lab):
-	"""A lab whose engine parks all programs at first sight, and tells what it stores."""
+	"""A lab whose engine parks all programs at once, and tells what it stores."""
 
 	def prepare(self) -> None:
 		for name, text in SOURCES.items():
@@ -47,7 +47,7 @@ class Watch(Lab):
 		return "".join(path.read_text() for path in self.find_in_runtime(".log"))
 
 	def read_parking(self) -> Dict:
-		"""What the engine that keeps our store says of parking; nothing before there is one."""
+		"""The report about parking of the engine with our store; empty before there is one."""
 		status: Dict = {}
 		for path in self.find_in_runtime(".sock"):
 			environ = dict(os.environ, WAFD_RUNTIME_DIR=str(path.parent))
@@ -61,7 +61,7 @@ class Watch(Lab):
 		return self.read_parking().get("courses", {}).get("observed", 0)
 
 	def compile(self, line: str, cwd: str, **env: str) -> Run:
-		"""Compile once more, whatever is known, and tell what it was found to depend on."""
+		"""Compile once more without using stored results, and return the facts of the compile."""
 		before, known = self.count_observed(), self.read_logs()
 		self.run(line, True, cwd, WAFCC_RECACHE="1", **env)
 		self.explain(self.folder / cwd / self.output(line.format(here=self.folder / cwd)))  # waits for the store
@@ -69,7 +69,7 @@ class Watch(Lab):
 		return Run(self.count_observed() > before, set(FACT.findall(said)) if STORED.search(said) else set())
 
 	def compare(self, line: str, cwd: str = ".", **env: str) -> None:
-		"""Fail when a run by course makes another entry than a run with the driver."""
+		"""Fail if a run by course stores another entry than a run with the driver."""
 		env = {name: value.format(here=self.folder) for name, value in env.items()}
 		with_driver: Set[str] = set()
 		deadline = time.monotonic() + PATIENCE
@@ -82,7 +82,7 @@ class Watch(Lab):
 		assert not sorted(run.facts ^ with_driver), line
 
 	def compare_with_known(self, line: str, cwd: str, **unrelated: str) -> None:
-		"""The same by a course that is known; a variable that nobody asks for has the driver run, as it is new."""
+		"""The same with a known course. With a new variable that no program asks for, the driver runs."""
 		with_driver = self.compile(line, cwd, **unrelated)
 		by_course = self.compile(line, cwd)
 		assert (with_driver.by_course, by_course.by_course) == (False, True)
@@ -102,7 +102,7 @@ def watch(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatc
 	deadline = time.monotonic() + PATIENCE
 	programs = ("gcc", "g++", "cc1", "cc1plus", "as")
 	while True:
-		# no shape: what their drivers execute is seen only while these run
+		# no shape: the programs of these drivers are observed only while the drivers run
 		for line in ("gcc -c a.c", "g++ -c b.cc"):
 			watch.run(line, True, WAFCC_RECACHE="1")
 		known = {os.path.basename(p["path"]): p["state"] for p in watch.read_parking()["programs"]}
@@ -126,7 +126,7 @@ LINES = [
 
 
 def test_lines(watch: Watch) -> None:
-	"""Whatever the compiler is told, and however source and object are named."""
+	"""The facts are the same with any options, and with any names of source and object."""
 	for line in LINES:
 		watch.compare(line)
 
@@ -147,12 +147,12 @@ ENVIRONMENTS: List[Dict[str, str]] = [
 
 @pytest.mark.parametrize("env", ENVIRONMENTS, ids=lambda env: " ".join(sorted(env)))
 def test_environments(env: Dict[str, str], watch: Watch) -> None:
-	"""Whatever the driver finds in its environment."""
+	"""The facts are the same with any variables in the environment."""
 	watch.compare("gcc -c a.c -o a.o", **env)
 
 
 def test_folders(watch: Watch) -> None:
-	"""In another folder than that in which the course was learned, also one that has another name."""
+	"""They are the same in another folder than that of the first command, also in a folder of another name."""
 	watch.compare("gcc -Iinc -c a.c -o a.o")
 	watch.write("with/in/a.c", SOURCES["main.c"])
 	for number, (line, cwd) in enumerate(
@@ -166,7 +166,7 @@ def test_folders(watch: Watch) -> None:
 
 
 def test_what_is_meant_from_a_folder(watch: Watch) -> None:
-	"""Where a driver looks for its parts in the command's folder, what it does is not foretold, and it runs."""
+	"""A driver that looks for its parts in the command's folder cannot be predicted, and runs."""
 	deadline = time.monotonic() + PATIENCE
 	while not watch.read_parking()["courses"]["untold"]:
 		run = watch.compile("gcc -c a.c -o a.o", ".", COMPILER_PATH="tools")
@@ -177,14 +177,14 @@ def test_what_is_meant_from_a_folder(watch: Watch) -> None:
 
 
 def test_an_assembler_that_comes_later(watch: Watch) -> None:
-	"""Once an assembler appears where the driver looks first, nothing is served that the one before has made."""
+	"""When an assembler appears where the driver looks first, results of the old one are not served any more."""
 	tools = {"COMPILER_PATH": str(watch.folder / "tools")}
 	watch.compare("gcc -c a.c -o a.o", **tools)
 	before = watch.count_observed()
 	assert watch.compile("gcc -c a.c -o a.o", ".", **tools).by_course
 	watch.write("tools/fresh", f'#!/bin/sh\necho fresh\nexec {shutil.which("as")} "$@"\n').chmod(0o755)
 	(watch.folder / "tools/fresh").rename(watch.folder / "tools/as")
-	# in this very moment its course is thought to hold; what comes of it may not stay
+	# its course is still valid for a short time; a result made then must not stay
 	watch.run("gcc -c main.c -o main.o", True, **tools)
 	assert watch.run("gcc -c a.c -o a.o", True, **tools).stdout in (b"", b"fresh\n")
 	time_is_up = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""`wafd dashboard`: whom it answers and what it tells; how that looks is in test_dashboard_page.py."""
+"""`wafd dashboard`: who gets an answer, and with which content; test_dashboard_page.py tests how it looks."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from serve_support import OTHER, TOKEN, Server, write_tokens
 
 
 def until(news: Iterator[Dict[str, Any]], holds: Callable[[Dict[str, Any]], Any]) -> Dict[str, Any]:
-	"""The first news of which this holds."""
+	"""The first news for which a condition holds."""
 	deadline = time.monotonic() + PATIENCE
 	while True:
 		told = next(news)
@@ -26,8 +26,8 @@ def until(news: Iterator[Dict[str, Any]], holds: Callable[[Dict[str, Any]], Any]
 		assert time.monotonic() < deadline, "never told; at last: %s" % told
 
 
-def test_only_who_knows_the_token_is_shown_anything(dashboard: Serve) -> None:
-	"""Without it, or with another one, all that there is to see is how to come by it."""
+def test_nothing_is_shown_without_the_token(dashboard: Serve) -> None:
+	"""Without the token, or with a wrong one, the page only says how to get it."""
 	page = dashboard()
 	right = "/%s/" % page.token
 	wrong = "/%s/" % (page.token[:-1] + ("0" if page.token[-1] != "0" else "1"))
@@ -45,7 +45,7 @@ def test_only_who_knows_the_token_is_shown_anything(dashboard: Serve) -> None:
 
 
 def test_another_name_of_this_machine_is_refused(dashboard: Serve) -> None:
-	"""Whose name leads here would have the page in his origin: DNS rebinding."""
+	"""DNS rebinding: the owner of a name that leads here would control the page's origin."""
 	page = dashboard()
 	path = "/%s/" % page.token
 	for host in ["evil.example", "evil.example:%d" % page.port, "127.0.0.1.evil.example", "0.0.0.0"]:
@@ -57,7 +57,7 @@ def test_another_name_of_this_machine_is_refused(dashboard: Serve) -> None:
 def test_a_browser_is_led_to_it_by_a_file_and_reads_nothing_from_elsewhere(
 	dashboard: Serve, chromium: Any, tmp_path: pathlib.Path
 ) -> None:
-	"""The file is what `wafd dashboard` gives to the desktop's browser; a page of that origin may not ask by itself."""
+	"""`wafd dashboard` gives this file to the desktop's browser; a page of that origin may not ask by itself."""
 	page = dashboard()
 	door = tmp_path / "door.html"
 	door.write_text('<!doctype html><meta http-equiv="refresh" content="0; url=%s">' % page.url)
@@ -79,7 +79,7 @@ def test_a_browser_is_led_to_it_by_a_file_and_reads_nothing_from_elsewhere(
 
 
 def test_nothing_from_elsewhere_and_no_address_to_elsewhere(dashboard: Serve) -> None:
-	"""Whatever is answered has the rules for browsers, errors included."""
+	"""All answers, errors included, have the security headers for browsers."""
 	page = dashboard()
 	for path in ["/", "/%s/" % page.token, "/%s/page.js" % page.token]:
 		_, head, _ = page.ask(path)
@@ -90,7 +90,7 @@ def test_nothing_from_elsewhere_and_no_address_to_elsewhere(dashboard: Serve) ->
 
 
 def test_it_listens_on_loopback_only(dashboard: Serve) -> None:
-	"""The kernel's list of listeners has its port at 127.0.0.1, and nowhere else."""
+	"""The kernel's list of listeners has its port at 127.0.0.1 only."""
 	port = "%04X" % dashboard().port
 	lines = [line for name in ("tcp", "tcp6") for line in pathlib.Path("/proc/net", name).read_text().splitlines()]
 	listeners = [line.split()[1] for line in lines if line.split()[3] == "0A"]
@@ -99,7 +99,7 @@ def test_it_listens_on_loopback_only(dashboard: Serve) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_pages_are_told(dashboard: Serve, how: int) -> None:
-	"""That is no error, and a page knows it from a connection that was cut."""
+	"""A signal is no error, and a page can tell it from a lost connection."""
 	page = dashboard()
 	news = page.news()
 	assert next(news)["kind"] == "past"
@@ -120,7 +120,7 @@ def test_a_signal_ends_it_and_pages_are_told(dashboard: Serve, how: int) -> None
 	],
 )
 def test_mistakes_are_one_line(engine: str, runtime: pathlib.Path, options: Any, words: str) -> None:
-	"""It names the thing and the remedy."""
+	"""The line names the thing and the remedy."""
 	done = subprocess.run([engine, "dashboard", *options], stderr=subprocess.PIPE, timeout=PATIENCE)
 	said = done.stderr.decode()
 	assert (done.returncode, said.count("\n")) == (1, 1)
@@ -128,7 +128,7 @@ def test_mistakes_are_one_line(engine: str, runtime: pathlib.Path, options: Any,
 
 
 def test_a_port_in_use_is_one_line(dashboard: Serve, engine: str) -> None:
-	"""So is that."""
+	"""The line names the thing and the remedy here, too."""
 	port = str(dashboard().port)
 	done = subprocess.run([engine, "dashboard", "--port", port], stderr=subprocess.PIPE, timeout=PATIENCE)
 	assert done.returncode == 1
@@ -138,7 +138,7 @@ def test_a_port_in_use_is_one_line(dashboard: Serve, engine: str) -> None:
 
 
 def test_connections_that_ask_nothing_keep_no_visitor_out(dashboard: Serve) -> None:
-	"""200 of them idle, and each visitor is answered at once: the oldest idle one is cut off for the next."""
+	"""With 200 idle connections each visitor is answered at once: the oldest idle one is closed for the next."""
 	page = dashboard()
 	with contextlib.ExitStack() as idle:
 		peers = [
@@ -154,7 +154,7 @@ def test_connections_that_ask_nothing_keep_no_visitor_out(dashboard: Serve) -> N
 
 
 def test_pages_that_are_open_keep_their_places_and_one_too_many_is_told(dashboard: Serve) -> None:
-	"""32 of them; the next one reads why it is not shown, and is shown when one is closed."""
+	"""There are 32 pages at most. The next one tells the reason, and is shown when another one is closed."""
 	page = dashboard()
 	open_pages = [page.news() for _ in range(32)]
 	for news in open_pages:
@@ -171,7 +171,7 @@ def test_pages_that_are_open_keep_their_places_and_one_too_many_is_told(dashboar
 
 
 def test_a_proxy_may_lead_to_it_by_a_name_that_was_given(dashboard: Serve) -> None:
-	"""By that one and those of this machine, and by no other."""
+	"""Requests by that name and by the names of this machine are answered, and no others."""
 	page = dashboard("--host", "board.example")
 	path = "/%s/" % page.token
 	for host, status in [("board.example", 200), ("localhost", 200), ("other.example", 421)]:
@@ -179,7 +179,7 @@ def test_a_proxy_may_lead_to_it_by_a_name_that_was_given(dashboard: Serve) -> No
 
 
 def test_pages_from_elsewhere_may_link_to_it_and_nothing_else(dashboard: Serve) -> None:
-	"""The file that the desktop's browser is given is elsewhere, too."""
+	"""The file for the desktop's browser is elsewhere, too."""
 	page = dashboard()
 	path = "/%s/news" % page.token
 	assert page.ask(path, Origin="http://evil.example")[0] == 403
@@ -190,7 +190,7 @@ def test_pages_from_elsewhere_may_link_to_it_and_nothing_else(dashboard: Serve) 
 
 
 def test_what_can_be_read_in_two_ways_is_refused(dashboard: Serve) -> None:
-	"""As the team's server does. A login is left to the proxy that asks for it."""
+	"""Such requests are refused, as by the team's server. A login is left to the proxy that asks for it."""
 	page = dashboard()
 	path = "/%s/" % page.token
 	for headers, status in [
@@ -207,8 +207,8 @@ def test_what_can_be_read_in_two_ways_is_refused(dashboard: Serve) -> None:
 	assert (status, head["Allow"]) == (405, "GET, HEAD")
 
 
-def test_who_does_not_read_costs_nobody_else_anything(dashboard: Serve, engine: str) -> None:
-	"""A page that never reads its news is left alone, and others get theirs."""
+def test_a_page_that_does_not_read_delays_no_other(dashboard: Serve, engine: str) -> None:
+	"""A page that never reads its news is dropped, and others get theirs."""
 	control(engine, "start")
 	page = dashboard()
 	with socket.create_connection(("127.0.0.1", page.port), timeout=PATIENCE) as deaf:
@@ -221,7 +221,7 @@ def test_who_does_not_read_costs_nobody_else_anything(dashboard: Serve, engine: 
 
 
 def test_it_waits_for_an_engine_and_survives_its_end(dashboard: Serve, engine: str) -> None:
-	"""No engine, one, none, and another one: each is told."""
+	"""The page tells whether there is no engine, one, none any more, or another one."""
 	news = dashboard().news()
 	absent = until(news, lambda told: True)
 	assert (absent["engine"]["state"], absent["report"]) == ("absent", None)
@@ -236,8 +236,8 @@ def test_it_waits_for_an_engine_and_survives_its_end(dashboard: Serve, engine: s
 	news.close()
 
 
-def test_the_engine_is_not_asked_while_nobody_looks(dashboard: Serve, engine: str) -> None:
-	"""Its only client is then `wafd status` itself: it may leave when it is idle."""
+def test_the_engine_is_not_asked_without_a_page(dashboard: Serve, engine: str) -> None:
+	"""The engine's only client is then `wafd status` itself, so it may leave when it is idle."""
 	control(engine, "start")
 	page = dashboard()
 	assert tell_status(engine)["connections"] == 1
@@ -250,7 +250,7 @@ def test_the_engine_is_not_asked_while_nobody_looks(dashboard: Serve, engine: st
 	wait_until("it lets go of the engine", lambda: tell_status(engine)["connections"] == 1)
 
 
-def test_who_comes_later_is_told_what_was(dashboard: Serve, engine: str) -> None:
+def test_a_later_page_is_told_the_history(dashboard: Serve, engine: str) -> None:
 	"""The numbers of the last minutes are there when a page is loaded again."""
 	control(engine, "start")
 	page = dashboard()
@@ -266,7 +266,7 @@ def test_who_comes_later_is_told_what_was(dashboard: Serve, engine: str) -> None
 
 
 def test_what_runs_is_told_with_its_build(dashboard: Serve, held: Held, engine: str) -> None:
-	"""Which command, where, for whom and since when; and what became of a build's commands."""
+	"""The page has the command, its place, its client, its start, and the outcomes of a build's commands."""
 	control(engine, "start")
 	project = held(jobs=2)
 	for name in ("one", "two", "three"):
@@ -274,7 +274,7 @@ def test_what_runs_is_told_with_its_build(dashboard: Serve, held: Held, engine: 
 	news = dashboard().news()
 
 	def are_held(told: Dict[str, Any]) -> bool:
-		# an engine that is slow to answer is told of without a report
+		# an engine that answers slowly is shown without a report
 		slots = (told["report"] or {}).get("slots", {})
 		return (slots.get("running"), slots.get("waiting")) == (2, 1)
 
@@ -298,7 +298,7 @@ def test_what_runs_is_told_with_its_build(dashboard: Serve, held: Held, engine: 
 
 
 def test_misses_are_told_with_why(dashboard: Serve, engine: str, tmp_path: pathlib.Path) -> None:
-	"""What `wafcc --explain` knows of the last misses, though hits came after them."""
+	"""The page has the explanations of `wafcc --explain` for the last misses, even if hits came later."""
 	if not shutil.which("gcc"):
 		pytest.skip("needs gcc")
 	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
@@ -324,7 +324,7 @@ def test_misses_are_told_with_why(dashboard: Serve, engine: str, tmp_path: pathl
 def test_a_team_s_server_is_asked_with_its_token(
 	dashboard: Serve, serve: Callable[..., Server], tmp_path: pathlib.Path
 ) -> None:
-	"""By the address that the setting `remote` has for it; without the right token one sees why it says nothing."""
+	"""The server is asked by the address in the setting `remote`. Without the right token the page says why."""
 	tokens = write_tokens(tmp_path / "tokens", "dev read - " + TOKEN)
 	server = serve("--tokens", str(tokens))
 	place = "%s:%d" % server.address
@@ -350,7 +350,7 @@ def test_a_team_s_server_is_asked_with_its_token(
 def test_a_desktop_s_browser_is_given_a_file_that_only_we_can_read(
 	engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-	"""Everybody sees the arguments of programs, and they must not hold the token."""
+	"""All users can see the arguments of programs, so these must not hold the token."""
 	folder = tmp_path / "bin"
 	folder.mkdir()
 	opener = folder / "xdg-open"

@@ -1,4 +1,4 @@
-"""`wafd dashboard` in a real browser: what its page shows, that it follows, what keys do, and how errors look."""
+"""`wafd dashboard` in a real browser: its content, updates, keys, and errors."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ def focused(page: Any) -> str:
 
 
 def test_a_build_is_seen_while_it_runs(dashboard: Serve, held: Held, look: Look, engine: str) -> None:
-	"""Its commands are in slots, waiting or done; the page follows without being loaded again."""
+	"""A build's commands are in slots, waiting or done. The page follows without being loaded again."""
 	control(engine, "start")
 	page = look(dashboard().url)
 	wait(page, "#state[data-state=running]", "live")
@@ -109,7 +109,7 @@ def test_keys_are_enough(dashboard: Serve, held: Held, look: Look, engine: str) 
 
 
 def test_what_is_open_and_focused_stays_so(dashboard: Serve, held: Held, look: Look, engine: str) -> None:
-	"""A slot whose command is another one now keeps the reader's place."""
+	"""The focus stays on a slot whose command is replaced by another one."""
 	control(engine, "start")
 	build = held(jobs=1)
 	build.hold("before")
@@ -143,7 +143,7 @@ def test_an_engine_that_goes_and_one_that_comes_are_seen(dashboard: Serve, look:
 
 
 def test_a_dashboard_that_goes_is_seen(dashboard: Serve, look: Look, engine: str) -> None:
-	"""Its end is told as such, a crash as a connection that was lost, and another one's token as what it is."""
+	"""The page tells a planned end, a crash as a lost connection, and a wrong token."""
 	control(engine, "start")
 	one = dashboard("--port", "0")
 	page = look(one.url, troubled=True)
@@ -166,8 +166,8 @@ def test_a_dashboard_that_goes_is_seen(dashboard: Serve, look: Look, engine: str
 	wait(page, "#state[data-state=running]")
 
 
-def test_nobody_is_asked_for_a_page_in_the_background(dashboard: Serve, look: Look, engine: str) -> None:
-	"""A tab that is not seen lets go of the engine, and goes on when it is seen again."""
+def test_the_engine_is_not_asked_for_a_hidden_page(dashboard: Serve, look: Look, engine: str) -> None:
+	"""A hidden tab closes its connection, and opens it when it is shown again."""
 	control(engine, "start")
 	page = look(dashboard().url)
 	wait(page, "#state[data-state=running]")
@@ -231,7 +231,7 @@ CONTRAST = """() => {
 
 
 def test_all_that_can_be_focused_has_a_name(dashboard: Serve, held: Held, look: Look, engine: str) -> None:
-	"""A screen reader has a name for every control, list and picture, and hears of troubles."""
+	"""A screen reader has a name for every control, list and picture, and is told of errors."""
 	control(engine, "start")
 	held(jobs=1).hold("one")
 	page = look(dashboard().url)
@@ -265,7 +265,7 @@ def fill_store(wafcc: str, folder: pathlib.Path, environ: Any) -> None:
 
 
 def play(wafcc: str, folder: pathlib.Path, environ: Any, other: Any) -> None:
-	"""Half a minute of this and that, to be seen in a picture."""
+	"""Half a minute of different events, for a picture."""
 	end = time.monotonic() + 40
 	for turn in range(1000):
 		if time.monotonic() > end:
@@ -288,7 +288,7 @@ def test_cache_and_shared_stores_are_shown(
 	serve: Callable[..., Server],
 	tmp_path: pathlib.Path,
 ) -> None:
-	"""Rates by reason, why the last misses missed, and how servers do; with WAF_PICTURES set, pictures of all that."""
+	"""The page shows rates by reason, the last misses, and the servers. With WAF_PICTURES, pictures are made."""
 	if not shutil.which("gcc"):
 		pytest.skip("needs gcc")
 	server = serve()
@@ -300,7 +300,7 @@ def test_cache_and_shared_stores_are_shown(
 	fill_store(str(pathlib.Path(engine).with_name("wafcc")), project, environ)
 	compiles, link = held("compiler-build", jobs=4), held("tools", jobs=2)
 	gate = compiles.gate.resolve()
-	for name in ("parse", "optimise", "emit"):
+	for name in ("parse", "optimize", "emit"):
 		(compiles.folder / (name + ".c")).write_text("int %s;\n" % name)
 		compiles.run("gcc", "-O2", "-Wall", "-include", str(gate), "-c", name + ".c", "-o", name + ".o")
 	link.hold("link")

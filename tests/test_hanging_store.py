@@ -1,4 +1,4 @@
-"""A store whose file system hangs, as that of a server that is gone: commands run without it, and wait for a moment."""
+"""A store on a file system that hangs, as after the loss of a server: commands wait briefly, and run without it."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from cache_support import PATIENCE, Lab
 COUNT = 12
 
 
-class Yard(Lab):
+class Sandbox(Lab):
 	"""Sources, and a store on a file system of its own."""
 
 	def compile(self, number: int, **how: int) -> "subprocess.CompletedProcess[str]":
@@ -33,21 +33,21 @@ class Yard(Lab):
 		return subprocess.run(line, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def make_yard(engine: str, tmp_path: pathlib.Path, store: pathlib.Path) -> Yard:
-	folder = tmp_path / "yard"
+def make_sandbox(engine: str, tmp_path: pathlib.Path, store: pathlib.Path) -> Sandbox:
+	folder = tmp_path / "sandbox"
 	folder.mkdir()
-	yard = Yard(engine, folder, tmp_path / "home")
-	yard.environ["WAFCC_DIR"] = str(store)
+	sandbox = Sandbox(engine, folder, tmp_path / "home")
+	sandbox.environ["WAFCC_DIR"] = str(store)
 	for number in range(COUNT):
-		yard.write(f"f{number}.c", f"int f{number}(void) {{ return {number}; }}\n")
+		sandbox.write(f"f{number}.c", f"int f{number}(void) {{ return {number}; }}\n")
 	for number in range(COUNT // 2):
-		yard.compile(number)
-	return yard
+		sandbox.compile(number)
+	return sandbox
 
 
 @pytest.mark.skipif(not shutil.which("bindfs"), reason="needs bindfs")
 def test_a_program_that_serves_the_store_is_stopped(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
-	"""Each call looks first whether the store answers, and only one of them waits for that."""
+	"""Each call first asks whether the store answers, and only one call waits for that."""
 	there, mount = tmp_path / "there", tmp_path / "mount"
 	there.mkdir()
 	mount.mkdir()
@@ -59,17 +59,17 @@ def test_a_program_that_serves_the_store_is_stopped(engine: str, runtime: pathli
 				pytest.skip("needs to mount file systems of programs (FUSE)")
 			assert time.monotonic() < deadline, "bindfs does not mount"
 			time.sleep(0.02)
-		yard = make_yard(engine, tmp_path, mount / "store")
+		sandbox = make_sandbox(engine, tmp_path, mount / "store")
 		assert not list(runtime.glob("*.card-*")), "the front would look at the store by itself"
 		served.send_signal(signal.SIGSTOP)
 		deadline = time.monotonic() + PATIENCE
-		yard.compile_all()
-		told = yard.ask("--show-stats")
+		sandbox.compile_all()
+		told = sandbox.ask("--show-stats")
 		assert told.returncode == 1 and told.stderr.startswith(f"wafcc: the store {mount}/store does not answer: ")
-		assert yard.ask("--version").returncode == 0
+		assert sandbox.ask("--version").returncode == 0
 		served.send_signal(signal.SIGCONT)
 		# it is asked again after some seconds
-		while yard.ask("--shutdown").returncode:
+		while sandbox.ask("--shutdown").returncode:
 			assert time.monotonic() < deadline, "the store is not asked again"
 			time.sleep(0.1)
 	finally:
@@ -100,33 +100,33 @@ disk = pytest.mark.skipif(not IS_ABLE, reason="needs the superuser, fsfreeze and
 
 @disk
 def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
-	"""The engine gives up what its threads hang in; when the disk is back, so is the cache."""
+	"""The engine gives up the threads that hang; when the disk is back, so is the cache."""
 	place = tmp_path / "disk"
 	place.mkdir()
 	with mounted(tmp_path / "image", place):
-		yard = make_yard(engine, tmp_path, place / "store")
+		sandbox = make_sandbox(engine, tmp_path, place / "store")
 		subprocess.run(["fsfreeze", "-f", place], check=True)
-		# with a pipe it waits for the engine alone, however long that takes
+		# with a pipe it waits for the engine alone, without a limit
 		with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as sleep:
 			try:
 				assert sleep.stdout
-				# what is large is stored before its command is over; only one of the engine's threads hangs in that
-				yard.write("f0.c", "char large[2 << 20] = {1};\n")
-				yard.compile(0, stdin=sleep.stdout.fileno())
-				yard.compile_all(stdin=sleep.stdout.fileno())
+				# large output is stored before its command is over; only one of the engine's threads hangs in that
+				sandbox.write("f0.c", "char large[2 << 20] = {1};\n")
+				sandbox.compile(0, stdin=sleep.stdout.fileno())
+				sandbox.compile_all(stdin=sleep.stdout.fileno())
 			finally:
 				sleep.kill()
-		told = yard.ask("--show-stats")
+		told = sandbox.ask("--show-stats")
 		assert told.returncode == 1
 		assert told.stderr == "wafcc: the engine has no answer within 15 s: does its store answer?\n"
 		subprocess.run(["fsfreeze", "-u", place], check=True)
 		deadline = time.monotonic() + PATIENCE
 		while True:
-			yard.compile(0)
-			if "hit" in yard.explain(yard.folder / "f0.o"):
+			sandbox.compile(0)
+			if "hit" in sandbox.explain(sandbox.folder / "f0.o"):
 				break
 			assert time.monotonic() < deadline, "the cache does not come back"
-		assert yard.ask("--shutdown").returncode == 0
+		assert sandbox.ask("--shutdown").returncode == 0
 
 
 WSCRIPT = """\
@@ -149,7 +149,7 @@ def test_the_disk_is_frozen_while_waf_builds(
 	tmp_path: pathlib.Path,
 	monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-	"""A task waits for what it has depended on, which is told when it is stored, but not for ever."""
+	"""A task waits for its facts, which are told when the result is stored, but not without end."""
 	place = tmp_path / "disk"
 	place.mkdir()
 	monkeypatch.setenv("XDG_CACHE_HOME", str(place))

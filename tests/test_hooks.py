@@ -1,4 +1,4 @@
-"""How tools take part in builds, and what of Waf's they replace."""
+"""How tools take part in builds, and which functions of Waf they replace."""
 
 from typing import Any, List
 
@@ -30,7 +30,7 @@ LATE = WSCRIPT.replace(
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch) -> Any:
-	"""The object of a process in which no tool of ours is."""
+	"""The object of a process in which no tool of ours is loaded."""
 	monkeypatch.setattr(Build.BuildContext, "execute", lambda bld: bld.append("runs"))
 	monkeypatch.delattr(Context, lifecycle.PLACE, raising=False)
 	yield lifecycle.find()
@@ -43,8 +43,8 @@ def test_there_is_one_object(build: lifecycle.Build) -> None:
 	assert [one.path for one in build.replaced] == ["Build.BuildContext.execute"]
 
 
-def test_who_came_last_is_called_first_and_hears_of_the_end_last(build: lifecycle.Build) -> None:
-	"""As if each had wrapped what was there before."""
+def test_the_last_tool_is_called_first_and_told_of_the_end_last(build: lifecycle.Build) -> None:
+	"""Each wraps the functions that were there before."""
 	for name in ("a", "b"):
 		build.on_begin.append(lambda bld, name=name: bld.append(name + " begins"))
 		build.on_end.append(lambda bld, outcome, name=name: bld.append(name + " hears that it " + outcome))
@@ -56,7 +56,7 @@ def test_who_came_last_is_called_first_and_hears_of_the_end_last(build: lifecycl
 
 @pytest.mark.parametrize("error, outcome", [(ValueError, "failed"), (KeyboardInterrupt, "interrupted")])
 def test_the_end_is_told_however_it_comes(build: lifecycle.Build, error: type, outcome: str) -> None:
-	"""Also where one of those who hear of it fails, the others are told."""
+	"""All tools are told of the end, even if one of them raises an exception."""
 	heard: List[str] = []
 
 	def fail_at_the_end(bld: Any, outcome: str) -> None:
@@ -74,10 +74,10 @@ def test_the_end_is_told_however_it_comes(build: lifecycle.Build, error: type, o
 	assert heard == [outcome, outcome]
 
 
-def test_what_was_replaced_is_put_back_unless_somebody_else_has_replaced_it(
+def test_functions_are_put_back_unless_other_code_has_replaced_them(
 	build: lifecycle.Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-	"""A project's own wrap stays where it is."""
+	"""A wrap of the project stays in place."""
 	monkeypatch.setattr(Context, "example", "stock", raising=False)
 	assert build.replace("tool", "Context.example", "ours") == "stock"
 	build.restore("tool")
@@ -89,7 +89,7 @@ def test_what_was_replaced_is_put_back_unless_somebody_else_has_replaced_it(
 
 
 def test_all_that_is_replaced_can_be_listed(waf: Any, project: Any) -> None:
-	"""By tool and by function, when Waf ends."""
+	"""Replaced functions are listed by tool and name when Waf ends."""
 	folder = project({"wscript": WSCRIPT.replace("'prefork'", "'prefork wafcc large unity'")})
 	done = waf(folder, "configure", "build", "--zones=hooks")
 	said = " ".join((done.stdout + done.stderr).split())
@@ -104,7 +104,7 @@ def test_all_that_is_replaced_can_be_listed(waf: Any, project: Any) -> None:
 
 
 def test_a_project_that_has_wrapped_us_does_without_us_where_that_is_wanted(waf: Any, project: Any) -> None:
-	"""With --no-prefork its commands run Waf's own way, through its own wrap, and no engine is started."""
+	"""With --no-prefork commands run Waf's own way, through the project's wrap, and no engine is started."""
 	folder = project({"wscript": LATE})
 	done = waf(folder, "configure", "build", "--no-prefork", "--zones=prefork,hooks")
 	assert "wrapped" in done.stdout

@@ -1,4 +1,4 @@
-"""Machines and a server, each on a host of its own: what a bad line, a cut one and deaths do to builds."""
+"""Machines and a server, each on its own host: the effects of a bad line, a cut line and killed processes on builds."""
 
 import signal
 import threading
@@ -19,7 +19,7 @@ SHORT = f"|timeout=2000|connect-timeout=2000|pause={PAUSE * 1000}"
 
 
 def test_what_one_host_compiled_the_others_hit(host_support: HostLab) -> None:
-	"""Byte for byte, over connections from three addresses."""
+	"""Three addresses get the same bytes."""
 	first, *others = host_support.machines
 	names = host_support.write_project(12)
 	plain = first.build_plainly(names)
@@ -32,7 +32,7 @@ def test_what_one_host_compiled_the_others_hit(host_support: HostLab) -> None:
 
 
 def test_a_host_that_is_cut_off_goes_on_alone(host_support: HostLab) -> None:
-	"""In the middle of its build, for one time-out in all; when the line is there again, it is used again."""
+	"""The line is cut during a build, which costs one time-out in all. When the line is back, it is used again."""
 	first, second, _ = host_support.machines
 	names = host_support.write_project(24)
 	plain = first.fill(names)
@@ -45,7 +45,7 @@ def test_a_host_that_is_cut_off_goes_on_alone(host_support: HostLab) -> None:
 		running.update((name, pool.submit(second.compile, name)) for name in names[16:])
 		made.update((name, future.result()) for name, future in running.items())
 	silences = told_silences(second.remote()["errors"])
-	# whoever tries later whether it answers again keeps nobody waiting, and is counted as well
+	# a later attempt in the background delays no client, and is counted as well
 	assert silences <= 1 + (time.monotonic() - begun) // PAUSE
 	assert made == plain
 	assert second.remote()["hits"] < 24 and second.remote()["tiers"][0]["state"].startswith("left alone")
@@ -58,12 +58,12 @@ def test_a_host_that_is_cut_off_goes_on_alone(host_support: HostLab) -> None:
 
 
 def told_silences(errors: Dict[str, int]) -> int:
-	"""How often somebody has waited in vain."""
+	"""How often a client has waited in vain."""
 	return sum(count for name, count in errors.items() if "did not answer" in name and "an upload" not in name)
 
 
 def test_a_bad_line_changes_no_result(host_support: HostLab) -> None:
-	"""With delay and loss, all is found that was uploaded over the same line."""
+	"""With delay and loss, all results are found that were uploaded over the same line."""
 	first, second, _ = host_support.machines
 	host_support.line.delay(0.002)
 	host_support.line.lose(0.02, seed=7)
@@ -78,14 +78,14 @@ def test_a_bad_line_changes_no_result(host_support: HostLab) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_server_that_comes_again_has_what_it_acknowledged(host_support: HostLab, how: signal.Signals) -> None:
-	"""It ends and comes again while one host uploads and another one asks; builds go on, and are right."""
+	"""The server ends and comes back while one host uploads and another one asks. Builds go on, with right results."""
 	first, second, third = host_support.machines
 	for machine in (first, second):
 		machine.ask_of(host_support.server, SHORT)
 	names = host_support.write_project(30, noise=300_000)
 	plain = first.build_plainly(names)
 	made: List[Dict[str, bytes]] = []
-	host_support.line.delay(0.005)  # so that there is a middle
+	host_support.line.delay(0.005)  # so that the server ends in the middle of it
 	builds = [threading.Thread(target=lambda m=m: made.append(m.build(names))) for m in (first, second)]
 	for build in builds:
 		build.start()
@@ -94,7 +94,7 @@ def test_a_server_that_comes_again_has_what_it_acknowledged(host_support: HostLa
 		return not any(build.is_alive() or one.is_uploading() for build, one in zip(builds, host_support.machines))
 
 	def has(count: int) -> bool:
-		# what cannot be uploaded meanwhile is dropped, so there may never be so many
+		# uploads that fail meanwhile are dropped, so the expected number may never be reached
 		return is_over() or host_support.server.counts()["store_entries"] >= count
 
 	for count in (3, 12):
@@ -112,8 +112,8 @@ def test_a_server_that_comes_again_has_what_it_acknowledged(host_support: HostLa
 	assert host_support.server.counts()["store_damaged_total"] == 0
 
 
-def test_who_dies_in_an_upload_leaves_nothing_of_it(host_support: HostLab) -> None:
-	"""The server has nothing half, and all memory for uploads again; others go on, and so does who died."""
+def test_a_client_that_dies_in_an_upload_leaves_nothing_of_it(host_support: HostLab) -> None:
+	"""The server keeps no partial value and has all its memory back. Other clients go on, also the killed one."""
 	first, second, third = host_support.machines
 	names = host_support.write_project(4)
 	plain = second.fill(names)

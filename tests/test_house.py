@@ -1,4 +1,4 @@
-"""The house around the code: the bootstrap ./waf, the packages, the `waf` command, bundling with waf-light."""
+"""The project's packaging: the bootstrap ./waf, the packages, the `waf` command, bundling with waf-light."""
 
 import ast
 import fcntl
@@ -40,9 +40,9 @@ FILES = {"wscript": PROJECT, "a.txt": "some text"}
 
 
 def copy_tree(folder: pathlib.Path) -> pathlib.Path:
-	"""The tree as a fresh clone has it: with nothing that was built."""
+	"""The tree like a fresh clone, without built files."""
 	made = shutil.ignore_patterns("build", "target", ".git", "__pycache__", "*.egg-info", ".lock-waf*", ".*_cache")
-	# with the times of now, as git does it: cargo, whose target folder all clones share, goes by them
+	# with the present times, as git does it: cargo compares them, and all clones share one target folder
 	shutil.copytree(ROOT, folder, ignore=made, copy_function=shutil.copy)
 	return folder
 
@@ -62,7 +62,7 @@ exec "$@" -Copt-level=0 -Cdebuginfo=0
 
 
 def share_crates(target: pathlib.Path) -> None:
-	"""Have in a target folder of cargo the crates that the tree's engine was built with: only ours is compiled then."""
+	"""Copy the compiled crates of the tree into a target folder of cargo, so that only our own crate is compiled."""
 	built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "engine" / "target") / "release"
 	for folder in ("build", "deps", ".fingerprint"):
 		for path in (built / folder).glob("*"):
@@ -140,7 +140,7 @@ class TestBootstrap:
 		assert "waflib_extras/prefork/__init__.py" in done.stdout
 
 	def test_changed_tool(self, clone, environ, project):
-		"""What is written into waflib_extras/ holds at the next start, without another setup."""
+		"""An edit in waflib_extras/ takes effect at the next start, without another setup."""
 		(clone / "waflib_extras" / "newest.py").write_text("def options(opt):\n\tprint('newest is here')\n")
 		folder = project({"wscript": "def options(opt):\n\topt.load('waflib_extras.newest')\n"})
 		done = self.start(clone, environ, "--help", cwd=folder)
@@ -181,7 +181,7 @@ class TestBootstrap:
 		assert sum("setting up" in err for out, err in answers) == 1
 
 	def test_nothing_installed(self, tmp_path, environ):
-		"""Without cargo and a C compiler there is one line for each, with what to install."""
+		"""Without cargo and a C compiler there is one line for each, with the package to install."""
 		(tmp_path / "bin").mkdir()
 		poor = {**environ, "PATH": str(tmp_path / "bin"), "CARGO_HOME": str(tmp_path)}
 		done = self.start(copy_tree(tmp_path / "tree"), poor, "--version", cwd=tmp_path, status=1)
@@ -257,7 +257,7 @@ class TestPackage:
 		assert not [x for x in names if x.startswith(("engine/target", "build/"))]
 
 	def test_wheel(self, wheel):
-		"""One wheel per platform, for every Python 3, with our modules, both programs and what tells of them."""
+		"""There is one wheel per platform, for every Python 3, with our modules, both programs and their documents."""
 		version = waflib_extras.__version__
 		assert re.fullmatch(rf"waflib_extras-{re.escape(version)}-py3-none-linux_\w+\.whl", wheel.name)
 		with zipfile.ZipFile(wheel) as archive:
@@ -292,7 +292,7 @@ class TestPackage:
 		assert str(commands.parent) in re.search("the tool .*", done.stdout).group()
 
 	def test_without_cargo(self, clone, clone_python, sdist, environ, tmp_path):
-		"""Where cargo is missing the package is made of the Python tools alone, for any platform, and says so."""
+		"""Without cargo the package has the Python tools only, is for any platform, and says so."""
 		(tmp_path / "bin").mkdir()
 		poor = {**environ, "PATH": str(tmp_path / "bin")}
 		tree = copy_tree(tmp_path / "tree")
@@ -313,7 +313,7 @@ class TestLauncher:
 		assert "waflib_extras/prefork/__init__.py" in re.search("the tool .*", done.stdout).group()
 
 	def test_import_in_wscript(self, project):
-		"""With a Waf that was started in another way, `import waflib_extras` in the wscript puts the tools in reach."""
+		"""If Waf was started in another way, `import waflib_extras` in the wscript makes the tools available."""
 		folder = project({"wscript": "import waflib_extras\n" + PROJECT})
 		start = "from waflib import Context, Scripting; Scripting.waf_entry_point(%r, Context.WAFVERSION, %r)"
 		command = [sys.executable, "-c", start % (str(folder), str(WAFLIB.parent)), "configure"]
@@ -322,7 +322,7 @@ class TestLauncher:
 
 	@pytest.mark.parametrize("place", ["WAFDIR", "current folder"])
 	def test_other_waflib(self, waf, project, tmp_path, place):
-		"""$WAFDIR, and a waflib in the current folder, come before the installed one, as with waf-light."""
+		"""$WAFDIR, and a waflib in the current folder, are preferred to the installed one, as with waf-light."""
 		folder = project(FILES)
 		home = tmp_path / "home" if place == "WAFDIR" else folder
 		home.mkdir(exist_ok=True)
@@ -336,7 +336,7 @@ class TestLauncher:
 		assert waf(project(FILES), "--version", wafdir=waf20).stdout.startswith("waf 2.0.24 ")
 
 	def test_same_as_waf_light(self, waf, project, waf_sources):
-		"""What Waf prints and the status that it ends with are those of waf-light."""
+		"""Waf's output and exit status are those of waf-light."""
 		folder = project({"wscript": "def configure(conf):\n\tconf.find_program('no-such-program')\n"})
 		light = [sys.executable, str(waf_sources / "waf-light"), "configure"]
 		theirs = run(light, dict(os.environ), folder, status=1)
@@ -372,7 +372,7 @@ class TestLauncher:
 			assert short.__spec__.name == "waflib_extras." + tool
 
 	def test_own_tools_of_a_project(self, waf, project):
-		"""A project's own tool may have the name of a room of ours that is no tool."""
+		"""A project's own tool may have the name of one of our folders that is no tool."""
 		wscript = "def options(opt):\n\topt.load('client', tooldir='.')\n\topt.load('console')\n"
 		wscript += "def configure(conf):\n\tpass\n"
 		own = "def options(opt):\n\tprint('own', __name__)\n"
@@ -402,7 +402,7 @@ def bundled(request, waf_sources, tmp_path_factory) -> pathlib.Path:
 
 class TestBundle:
 	def test_tools_survive(self, bundled):
-		"""Every module of ours can still be compiled after waf-light has stripped it."""
+		"""Every module can still be compiled after waf-light has stripped it."""
 		run([sys.executable, "waf", "--version"], dict(os.environ), bundled)
 		(extras,) = bundled.glob(".waf3-*/waflib/extras")
 		whole = extras / "waflib_extras"

@@ -1,4 +1,4 @@
-"""Engine and guardian, killed in any order while compilers run: the build goes on, and nothing of these is left."""
+"""Engine and guardian are killed in any order while compilers run: the build goes on, and no process is left."""
 
 import json
 import os
@@ -15,8 +15,8 @@ SOURCE = '#include "gate.h"\nint value = VALUE;\n'
 OPEN = "#define VALUE 1\n"
 
 
-class Yard(Lab):
-	"""Compilers that wait at a gate, a header that is a pipe, and the processes of the engine that runs them."""
+class Sandbox(Lab):
+	"""Compilers that wait at a gate, a header that is a pipe, and the processes of their engine."""
 
 	@property
 	def temporary(self) -> pathlib.Path:
@@ -33,7 +33,7 @@ class Yard(Lab):
 		os.mkfifo(self.folder / "gate.h")
 
 	def open_gate(self) -> None:
-		"""For those who come from now on: who waits goes on waiting."""
+		"""Open the gate for later compilers. Those that wait already go on waiting."""
 		self.write("gate", OPEN).rename(self.folder / "gate.h")
 
 	def compile(self, name: str) -> "subprocess.Popen[bytes]":
@@ -43,7 +43,7 @@ class Yard(Lab):
 			return subprocess.Popen(line, cwd=self.folder, env=environ, stdin=subprocess.DEVNULL, stderr=said)
 
 	def is_compiling(self) -> bool:
-		"""A compiler waits at the gate, and has for a while: before and after that only its driver knows its file."""
+		"""Wait until a compiler has been at the gate for a while: at other times only its driver knows its file."""
 		for _ in range(5):
 			stats = [pathlib.Path(f"/proc/{pid}/stat").read_text() for pid in self.find_compilers()]
 			if not any("(cc1) S" in stat for stat in stats):
@@ -72,38 +72,40 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture(params=["off", "proved"])
-def yard(
+def sandbox(
 	request: pytest.FixtureRequest,
 	engine: str,
 	runtime: pathlib.Path,
 	tmp_path: pathlib.Path,
 	monkeypatch: pytest.MonkeyPatch,
-) -> Yard:
+) -> Sandbox:
 	"""With a driver that runs, and with its parts alone."""
 	for name, value in {"WAFD_PARK": request.param, "WAFD_PARK_AFTER": "1"}.items():
 		monkeypatch.setenv(name, value)
-	folder = tmp_path / "yard"
+	folder = tmp_path / "sandbox"
 	(folder / "tmp").mkdir(parents=True)
-	yard = Yard(engine, folder, tmp_path / "home")
+	sandbox = Sandbox(engine, folder, tmp_path / "home")
 	for name in "ab":
-		yard.write(f"{name}.c", SOURCE)
-	yard.open_gate()
-	ended = yard.compile("a").wait(PATIENCE)
+		sandbox.write(f"{name}.c", SOURCE)
+	sandbox.open_gate()
+	ended = sandbox.compile("a").wait(PATIENCE)
 	assert ended == 0
 	if request.param == "proved":
-		wait_until(lambda: yard.compile("a").wait(PATIENCE) == 0 and is_by_course(yard), "gcc is not run as its parts")
-	return yard
+		wait_until(
+			lambda: sandbox.compile("a").wait(PATIENCE) == 0 and is_by_course(sandbox), "gcc is not run as its parts"
+		)
+	return sandbox
 
 
-def is_by_course(yard: Yard) -> bool:
+def is_by_course(sandbox: Sandbox) -> bool:
 	"""A compiler without a driver runs."""
-	yard.close_gate()
-	child = yard.compile("b")
-	wait_until(lambda: yard.find_compilers(), "no compiler runs")
-	names = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in yard.find_compilers()}
-	with open(yard.folder / "gate.h", "w") as gate:
+	sandbox.close_gate()
+	child = sandbox.compile("b")
+	wait_until(lambda: sandbox.find_compilers(), "no compiler runs")
+	names = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in sandbox.find_compilers()}
+	with open(sandbox.folder / "gate.h", "w") as gate:
 		gate.write(OPEN)
-	yard.open_gate()
+	sandbox.open_gate()
 	assert child.wait(PATIENCE) == 0
 	return names == {"cc1"}
 
@@ -133,29 +135,31 @@ def stop_guardian(engine: int, guardian: int) -> None:
 WAYS = [kill_engine, kill_both, stop_engine_and_kill_guardian, stop_guardian]
 
 
-def find_engine(yard: Yard) -> Tuple[int, int]:
-	engine = int(str(yard.status()["pid"]))
+def find_engine(sandbox: Sandbox) -> Tuple[int, int]:
+	engine = int(str(sandbox.status()["pid"]))
 	stat = pathlib.Path(f"/proc/{engine}/stat").read_text()
 	return engine, int(stat.rpartition(")")[2].split()[1])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_compilers_leave_nothing(way: Callable[[int, int], None], yard: Yard) -> None:
-	"""Neither a process nor a temporary file, when the compile has been done again."""
-	yard.close_gate()
-	child = yard.compile("a")
+def test_compilers_leave_nothing(way: Callable[[int, int], None], sandbox: Sandbox) -> None:
+	"""When the compile has been done again, there is no process and no temporary file left."""
+	sandbox.close_gate()
+	child = sandbox.compile("a")
 	try:
-		wait_until(lambda: list(yard.temporary.iterdir()) and yard.is_compiling(), "no compiler waits at the gate")
-		waiting = yard.find_compilers()
-		yard.open_gate()
-		way(*find_engine(yard))
+		wait_until(
+			lambda: list(sandbox.temporary.iterdir()) and sandbox.is_compiling(), "no compiler waits at the gate"
+		)
+		waiting = sandbox.find_compilers()
+		sandbox.open_gate()
+		way(*find_engine(sandbox))
 		status = child.wait(PATIENCE)
 	finally:
 		child.kill()
 		child.wait()
-	assert status == 0, (yard.folder / "said").read_text()
-	if way is not kill_engine and not yard.status():
-		yard.compile("b").wait(PATIENCE)
-	left = [pid for pid in waiting if pid in yard.find_compilers()]
-	assert (left, [path.name for path in yard.temporary.iterdir()]) == ([], [])
-	assert (yard.folder / "a.o").is_file()
+	assert status == 0, (sandbox.folder / "said").read_text()
+	if way is not kill_engine and not sandbox.status():
+		sandbox.compile("b").wait(PATIENCE)
+	left = [pid for pid in waiting if pid in sandbox.find_compilers()]
+	assert (left, [path.name for path in sandbox.temporary.iterdir()]) == ([], [])
+	assert (sandbox.folder / "a.o").is_file()

@@ -17,14 +17,14 @@ NAMES = [patch.name for patch in large.PATCHES]
 
 
 def draw_seeds(count: int = COUNT) -> List[int]:
-	"""Others each time; pytest shows them where a test fails."""
+	"""Random seeds; pytest shows them if a test fails."""
 	seeds = [random.SystemRandom().randrange(1 << 30) for _ in range(count)]
 	print("seeds", *seeds)
 	return seeds
 
 
 def compare(stock: Any, ours: Any, what: str) -> None:
-	"""See that builds of the same graphs came to the same, and that ours kept the order."""
+	"""Check that builds of the same graphs have the same results, and that ours kept the order."""
 	for seed, graph in stock.items():
 		odd = large_support.differences(graph, ours[seed])
 		assert not odd, f"seed {seed}, {what}: other {', '.join(odd)}"
@@ -41,25 +41,25 @@ def compare_twice(waf: Any, project: Any, seeds: List[int], tools: str = "large"
 
 
 def list_left_out(waf: Any, project: Any, **kwargs: Any) -> List[str]:
-	"""The patches for which this Waf is not the right one."""
+	"""The patches that do not fit this Waf."""
 	done = waf(project({"wscript": "def options(opt):\n\topt.load('large')\n"}, "listed"), "large", **kwargs)
 	return [line.split()[0] for line in (done.stdout + done.stderr).splitlines() if "left out:" in line]
 
 
 def without_others(name: str) -> str:
-	"""The option that leaves one patch alone, with those that it needs."""
+	"""The option that leaves only one patch, with those that it needs."""
 	needs = {patch.name: patch.needs for patch in large.PATCHES}
 	return "--no-large=" + ",".join(other for other in NAMES if other != name and other not in needs[name])
 
 
 def test_random_graphs_are_built_alike(waf: Any, project: Any) -> None:
-	"""Same constraints, priorities, tasks that run, outcomes, signatures and files; again when little is to be done."""
+	"""Constraints, priorities, tasks, outcomes, signatures and files are the same; also when there is little to do."""
 	compare_twice(waf, project, draw_seeds())
 	assert list_left_out(waf, project) == WITHOUT
 
 
 def test_each_patch_alone_changes_nothing(waf: Any, project: Any) -> None:
-	"""Every one of them, with the others left out."""
+	"""Each patch is tried with all others left out."""
 	seeds = draw_seeds(COUNT // 4)
 	folder = large_support.lay_out(project)
 	stock = large_support.build_twice(waf, folder, seeds)
@@ -70,26 +70,26 @@ def test_each_patch_alone_changes_nothing(waf: Any, project: Any) -> None:
 
 
 def test_waf20_gives_the_same(waf: Any, project: Any, waf20: Any) -> None:
-	"""On 2.0.24, whose comments were taken away."""
+	"""Waf 2.0.24, without comments in its code, gives the same."""
 	compare_twice(waf, project, draw_seeds(COUNT // 2), wafdir=waf20)
 	assert list_left_out(waf, project, wafdir=waf20) == WITHOUT
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="Waf 2.0.12 is older than this Python")
 def test_waf2012_gives_the_same(waf: Any, project: Any, jack_sources: Any) -> None:
-	"""On 2.0.12, where the scheduler has one step more."""
+	"""Waf 2.0.12, whose scheduler has one more step, gives the same."""
 	compare_twice(waf, project, draw_seeds(COUNT // 2), wafdir=jack_sources)
 	assert list_left_out(waf, project, wafdir=jack_sources) == WITHOUT
 
 
 @pytest.mark.parametrize("tools", ["prefork large", "large prefork wafcc"])
 def test_other_tools_beside_it(waf: Any, project: Any, engine: str, tools: str) -> None:
-	"""Whatever the order in which they are loaded."""
+	"""The order in which the tools are loaded has no effect."""
 	compare_twice(waf, project, draw_seeds(COUNT // 4), tools)
 
 
 def test_each_reads_the_database_of_the_other(waf: Any, project: Any) -> None:
-	"""What one has built is built for the other, and when there is more to do both do the same."""
+	"""A build of one is up to date for the other, and later changes have the same effects."""
 	seeds = draw_seeds(COUNT // 4)
 	folder = large_support.lay_out(project)
 	_, stock = large_support.build_twice(waf, folder, seeds)

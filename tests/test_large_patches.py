@@ -1,4 +1,4 @@
-"""Single patches of `large`: what they are for, when they stand back, and where they must not be fooled."""
+"""Single patches of `large`: their purpose, the cases in which they do nothing, and difficult cases."""
 
 import contextlib
 import json
@@ -37,12 +37,12 @@ TASKS = """\
 
 
 def ran(folder: pathlib.Path) -> List[str]:
-	"""The names of what was made in the last build."""
+	"""The names of the outputs of the last build."""
 	return json.loads((folder / "ran.json").read_text())
 
 
 def test_a_long_chain_is_built(waf: Any, project: Any) -> None:
-	"""Far more tasks in a row than Python has room for calls; Waf alone fails on it."""
+	"""A chain with more tasks than Python allows nested calls; stock Waf fails on it."""
 	wscript = """\
 	def build(bld):
 		note(bld)
@@ -65,7 +65,7 @@ def test_a_long_chain_is_built(waf: Any, project: Any) -> None:
 
 
 def test_kinds_are_not_compared_with_each_other(waf: Any, project: Any) -> None:
-	"""Two hundred rules, of which none has a constraint, are compared 19,900 times by Waf and never by us."""
+	"""Waf compares two hundred rules without constraints 19,900 times, and our patch never does."""
 	wscript = """\
 	def build(bld):
 		note(bld)
@@ -86,7 +86,7 @@ def test_kinds_are_not_compared_with_each_other(waf: Any, project: Any) -> None:
 
 
 def test_a_cycle_is_named(waf: Any, project: Any) -> None:
-	"""As Waf names it, in whatever place it begins."""
+	"""The message is Waf's, wherever the cycle begins."""
 	wscript = """\
 	from waflib import TaskGen
 	def build(bld):
@@ -124,7 +124,7 @@ def test_a_task_that_ends_its_thread(waf: Any, project: Any) -> None:
 
 
 def test_what_is_not_waf_s_own_is_left_alone(waf: Any, project: Any) -> None:
-	"""Somebody else has replaced a function before: that one stays, and so does what needs ours."""
+	"""A function that other code has replaced stays, and patches that need ours are left out."""
 	wscript = """\
 	def build(bld):
 		note(bld)
@@ -144,7 +144,7 @@ def test_what_is_not_waf_s_own_is_left_alone(waf: Any, project: Any) -> None:
 
 
 def test_it_may_be_loaded_in_configure_only(waf: Any, project: Any) -> None:
-	"""It is then there from when the build reads what was configured."""
+	"""The patches are in place when the build reads its configuration."""
 	wscript = TASKS.replace('\tdef options(opt):\n\t\topt.load("large")\n', "").replace("pass", 'conf.load("large")')
 	files = {
 		"wscript": wscript + '\tdef build(bld):\n\t\tnote(bld)\n\t\tbld(rule=touch, source="s", target="f")\n',
@@ -160,7 +160,7 @@ def test_it_may_be_loaded_in_configure_only(waf: Any, project: Any) -> None:
 
 
 def test_many_tasks_that_write_one_file(waf: Any, project: Any) -> None:
-	"""As in Waf's playground/compress: they all run each time, and what reads the file waits for all of them."""
+	"""As in Waf's playground/compress, all tasks run each time, and readers of the file wait for all of them."""
 	wscript = """\
 	import threading
 	lock = threading.Lock()
@@ -192,7 +192,7 @@ def test_the_playground_works(waf: Any, tmp_path: pathlib.Path) -> None:
 
 
 def test_names_of_patches(waf: Any, project: Any) -> None:
-	"""They are listed; one that is none of them is named."""
+	"""The patches are listed, and an unknown name is an error that names it."""
 	folder = project({"wscript": TASKS + "\tdef build(bld):\n\t\tnote(bld)\n"})
 	listed = waf(folder, "large", "--no-large=heap,names")
 	text = listed.stdout + listed.stderr
@@ -204,13 +204,13 @@ def test_names_of_patches(waf: Any, project: Any) -> None:
 
 
 def test_every_function_is_known() -> None:
-	"""The Waf that we are tested with is one for which all patches are."""
+	"""All patches fit the Waf of this environment."""
 	for cls in scheduling.Finished, scheduling.More, scheduling.Heap, scheduling.Threads, ordering.Recursion:
 		assert cls().obstacle(patch.Sources()) == ""
 
 
 def test_sources_are_told_apart() -> None:
-	"""Comments, docstrings and blanks make no difference; a single sign does."""
+	"""Comments, docstrings and blanks make no difference; any other character does."""
 	with_words = 'def f(a):\n\t"""\n\tText.\n\t"""\n\t# why\n\treturn a < 1 # so\n'
 	assert patch.digest_of(with_words) == patch.digest_of("def f(a):\n\treturn a<1\n")
 	assert patch.digest_of(with_words) != patch.digest_of("def f(a):\n\treturn a<=1\n")
@@ -235,7 +235,7 @@ def sources(project: Any) -> pathlib.Path:
 
 
 def test_outputs_that_went_are_made_anew(waf: Any, sources: pathlib.Path) -> None:
-	"""One that was removed, and one that is a link to nowhere by now."""
+	"""A removed output is made again, and so is one that has become a broken link."""
 	waf(sources, "configure", "build")
 	assert len(ran(sources)) == 20
 	(sources / "build" / "f7").unlink()
@@ -248,7 +248,7 @@ def test_outputs_that_went_are_made_anew(waf: Any, sources: pathlib.Path) -> Non
 
 
 def test_edits_that_hide_are_seen(waf: Any, sources: pathlib.Path) -> None:
-	"""Same size and same time of modification."""
+	"""Edits with the same size and the same time of modification are seen."""
 	waf(sources, "configure", "build")
 	source = sources / "s3"
 	before = source.stat()
@@ -259,7 +259,7 @@ def test_edits_that_hide_are_seen(waf: Any, sources: pathlib.Path) -> None:
 
 
 def test_files_that_did_not_change_are_not_read(waf: Any, sources: pathlib.Path) -> None:
-	"""None of them when all are as they were; without the patch, all are."""
+	"""If no file has changed, none is read; without the patch, all are."""
 	probe = """
 from waflib import Utils
 def count(path, *args):
@@ -281,13 +281,13 @@ Utils.open = count
 
 
 class Place(types.SimpleNamespace):
-	"""What a memory of digests asks of a node: to be a key."""
+	"""A node, as far as a memory of digests uses it: as a key."""
 
 	__hash__ = object.__hash__
 
 
 def test_an_edit_within_a_tick_of_the_clock_is_seen(tmp_path: pathlib.Path) -> None:
-	"""However fast a file is changed after it was read."""
+	"""A change is seen however soon after the read it comes."""
 	path, node = tmp_path / "file", Place()
 	with contextlib.closing(digests.Memory(str(tmp_path), "md5", {})) as memory:
 		for number in range(300):
@@ -297,7 +297,7 @@ def test_an_edit_within_a_tick_of_the_clock_is_seen(tmp_path: pathlib.Path) -> N
 
 
 def test_digests_are_remembered(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-	"""Of a file that is older than the clock of its file system, and for the same kind of digest only."""
+	"""A digest is remembered if the file is older than the file system's clock, and for one kind of digest only."""
 	path, node = tmp_path / "file", Place()
 	path.write_bytes(b"text")
 	deadline = time.monotonic() + 30
@@ -324,7 +324,7 @@ class Named:
 
 
 def draw_anew() -> random.Random:
-	"""A source of numbers that are others each time; a test that fails shows what to begin with."""
+	"""Random numbers; a failing test shows the seed."""
 	seed = random.SystemRandom().randrange(1 << 30)
 	print("seed", seed)
 	return random.Random(seed)
@@ -332,7 +332,7 @@ def draw_anew() -> random.Random:
 
 @pytest.mark.parametrize("turn", range(5))
 def test_names_are_found_as_by_waf(turn: int) -> None:
-	"""While generators are added to any group, renamed, replaced and removed."""
+	"""Generators are added to any group, renamed, replaced and removed meanwhile."""
 	draw = draw_anew()
 	groups: List[List[Any]] = [[], []]
 	stock = types.SimpleNamespace(groups=groups, task_gen_cache_names={})
@@ -374,7 +374,7 @@ def make_task(weight: int, index: int, cls: Any = None) -> Any:
 
 @pytest.mark.parametrize("turn", range(5))
 def test_tasks_come_in_the_same_order(turn: int) -> None:
-	"""As from Waf's heap, but for equals; also where one of them has a priority of its own making."""
+	"""The order is that of Waf's heap, except among equal priorities; also with a task that compares in its own way."""
 	draw = draw_anew()
 	plain = type("plain", (Task.Task,), {"register": {}})
 	own = type("own", (Task.Task,), {"register": {}, "priority": lambda self: (self.weight, 0)})
@@ -401,7 +401,7 @@ def test_tasks_come_in_the_same_order(turn: int) -> None:
 
 
 def test_what_came_first_goes_first() -> None:
-	"""Among equals."""
+	"""The order among equal priorities."""
 	ours = scheduling.make_heap(Runner.PriorityTasks, Task.Task.priority, Task.Task.__lt__)()
 	cls = type("equal", (Task.Task,), {"register": {}})
 	tasks = [make_task(0, 0, cls) for _ in range(30)]
@@ -412,7 +412,7 @@ def test_what_came_first_goes_first() -> None:
 	assert [ours.pop() for _ in tasks] == tasks
 
 
-def test_who_waits_for_many_is_looked_at_once_for_each() -> None:
+def test_a_task_that_waits_for_many_is_looked_at_once_for_each() -> None:
 	"""A task with n dependencies that end in their order: Waf looks at them n²/2 times."""
 
 	class Counted:

@@ -1,4 +1,4 @@
-"""Compilers that are parked do to the byte what they do when they are started, whatever their options."""
+"""Parked compilers have the same effects, to the byte, as started ones, with any options."""
 
 import os
 import pathlib
@@ -147,14 +147,14 @@ def test_environments(compiler: str, comparison: Comparison, engine: str) -> Non
 
 
 def test_missing_temporary_folder(comparison: Comparison, engine: str) -> None:
-	"""A compiler that has nowhere to put its temporary files does the same as ever."""
+	"""A compiler without a folder for temporary files behaves as usual."""
 	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	compare(comparison, [(["gcc", "-c", "a.c"], {"TMPDIR": str(comparison.base / "work" / "sub")})])
 	compare(comparison, [(["gcc", "-c", "a.c"], {"TMPDIR": "/no/such/folder"})])
 
 
 def test_links(comparison: Comparison, engine: str) -> None:
-	"""A compiler behind a link of another name does what that name says."""
+	"""A compiler behind a link of another name behaves as that name says."""
 	links = comparison.base / "links"
 	links.mkdir()
 	for name, target in (("cc1-like-gcc", "gcc"), ("x86_64-linux-gnu-clang", "clang"), ("my-clang++", "clang++")):
@@ -178,12 +178,12 @@ def test_trials_leave_no_traces(compiler: str, variable: str, comparison: Compar
 
 
 def test_a_replaced_compiler(comparison: Comparison, engine: str) -> None:
-	"""A driver that is upgraded in its place is the new one with the very next command."""
+	"""A driver that is upgraded in place is the new one for the next command."""
 	folder = comparison.base / "bin"
 	folder.mkdir()
 	driver = str(folder / "gcc")
 	shutil.copy(os.path.realpath(shutil.which("gcc") or ""), driver)
-	# it finds its parts by its own place: so they are said to be where they were
+	# it finds its parts by its own place, so their place is given
 	parts = subprocess.run(["gcc", "-print-prog-name=cc1"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
 	comparison.environ["GCC_EXEC_PREFIX"] = parts.split("x86_64")[0] if "x86_64" in parts else parts.split("aarch64")[0]
 	known = judge_programs(comparison, engine, [[driver, "-c", "a.c"]])["gcc"]

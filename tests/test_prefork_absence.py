@@ -1,4 +1,4 @@
-"""Builds that load the tool prefork and do without the engine: because they are told to, or because there is none."""
+"""Builds that load the tool prefork and run without the engine: because the user wants it, or because there is none."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ from waflib_extras.hooks import lifecycle
 
 
 def test_waf_no_prefork_leaves_everything_alone(waf: Any, project: Any, runtime: pathlib.Path) -> None:
-	"""No hook, no engine, no word."""
+	"""Nothing is replaced, no engine is started, and nothing is said."""
 	wscript = """\
 	from waflib import Utils
 	def options(opt):
@@ -33,7 +33,7 @@ def test_waf_no_prefork_leaves_everything_alone(waf: Any, project: Any, runtime:
 
 
 def test_the_option_no_prefork_leaves_waf_as_it_is(waf: Any, project: Any, runtime: pathlib.Path) -> None:
-	"""Its process pool included, without a word."""
+	"""Waf's process pool works as well, and nothing is said."""
 	done = waf(project({"wscript": SHOW_HOOKS}), "show", "--no-prefork")
 	assert done.stdout.startswith("waflib.Utils waflib.Utils x")
 	assert not done.stderr
@@ -57,14 +57,14 @@ def test_elsewhere_than_on_linux_waf_stays_as_it_is(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_missing_engine_is_told_once(waf: Any, project: Any) -> None:
-	"""One line with the remedy; then Waf is as it is."""
+	"""There is one line with the remedy; then Waf is as it is."""
 	done = waf(project({"wscript": SHOW_HOOKS}), "show", "show", env={"WAFD": "/no/such/wafd"})
 	assert done.stdout.startswith("waflib.Utils waflib.Utils x")
 	assert done.stderr == "prefork: WAFD=/no/such/wafd is no program: set it to the path of wafd (going on without)\n"
 
 
 def test_an_engine_that_does_not_start_is_told_once(waf: Any, project: Any) -> None:
-	"""Here another program was taken for it; the build is complete, with the standard input that it has by default."""
+	"""The program is not wafd. The build is complete, with the default standard input."""
 	folder = project({"wscript": SHOW_HOOKS.replace("echo x", "cat; echo x")})
 	done = waf(folder, "show", "show", "--zones=prefork", env={"WAFD": "/bin/true"})
 	assert re.findall("(?m)^.*going on without.*$", done.stderr) == [
@@ -74,7 +74,7 @@ def test_an_engine_that_does_not_start_is_told_once(waf: Any, project: Any) -> N
 
 
 def test_an_engine_that_refuses_this_place_is_told_once(waf: Any, project: Any, engine: str) -> None:
-	"""Here Waf has mounts of its own, as in a container; the build is complete, and says why it is slower."""
+	"""Waf has mounts of its own here, as in a container. The build is complete, and says why it is slower."""
 	if os.geteuid() != 0:
 		pytest.skip("only root can have mounts of its own")
 	subprocess.run([engine, "start"], check=True, timeout=PATIENT, stdout=DEVNULL)
@@ -86,7 +86,7 @@ def test_an_engine_that_refuses_this_place_is_told_once(waf: Any, project: Any, 
 
 
 def test_a_runtime_folder_that_cannot_be_is_told_once(waf: Any, project: Any, tmp_path: pathlib.Path) -> None:
-	"""An unwritable place, here below a file."""
+	"""The place cannot be written, since it is below a file."""
 	(tmp_path / "file").write_text("")
 	folder = project({"wscript": SHOW_HOOKS})
 	done = waf(folder, "show", env={"WAFD_RUNTIME_DIR": str(tmp_path / "file" / "folder")})
@@ -96,7 +96,7 @@ def test_a_runtime_folder_that_cannot_be_is_told_once(waf: Any, project: Any, tm
 
 
 def test_a_patched_popen_is_respected(waf: Any, project: Any) -> None:
-	"""Whoever replaces it wants to see every command."""
+	"""A tool that replaces Popen gets every command."""
 	wscript = """\
 	import subprocess
 	class Popen(subprocess.Popen):
@@ -117,7 +117,7 @@ def test_a_patched_popen_is_respected(waf: Any, project: Any) -> None:
 def test_a_stopped_engine_does_not_stop_a_build(
 	waf: Any, project: Any, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-	"""Stopped before the build starts: it is ended, since all others would wait for it, and another one serves."""
+	"""An engine that was stopped before the build is ended, since all would wait for it, and another one serves."""
 	subprocess.run([engine, "start"], check=True, stdout=DEVNULL, timeout=PATIENT)
 	pid = read_status(engine)["pid"]
 	os.kill(pid, signal.SIGSTOP)

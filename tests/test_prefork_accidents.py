@@ -1,4 +1,4 @@
-"""Accidents in the middle of a build with the tool prefork: engines, builds and tasks that end or fork."""
+"""Accidents during a build with the tool prefork: engines, builds and tasks that end or fork."""
 
 import pathlib
 import signal
@@ -12,7 +12,7 @@ from prefork_probes import DEVNULL, PATIENT, PIPE, STDOUT, read_status
 
 
 def test_a_build_survives_its_engine(waf: Any, project: Any, engine: str) -> None:
-	"""Killed in the middle by one of its own commands, while others run: all outputs are there, and whole."""
+	"""A command of the build kills the engine while others run: all outputs are complete."""
 	wscript = """\
 	def options(opt):
 		opt.load("prefork")
@@ -36,7 +36,7 @@ def test_a_build_survives_its_engine(waf: Any, project: Any, engine: str) -> Non
 
 
 def test_a_build_survives_commands_that_kill_every_engine(waf: Any, project: Any, engine: str) -> None:
-	"""After a few it goes on without, and says so once."""
+	"""After a few engines the build goes on without, and says so once."""
 	wscript = """\
 	def options(opt):
 		opt.load("prefork")
@@ -79,7 +79,7 @@ def test_a_forked_task_runs_commands_of_its_own(waf: Any, project: Any) -> None:
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-	"""Wait until there is something."""
+	"""Wait until there is a value."""
 	deadline = time.monotonic() + PATIENT
 	while time.monotonic() < deadline:
 		found = condition()
@@ -90,7 +90,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 
 
 class Hanging(NamedTuple):
-	"""A build whose commands do not end, and the processes of those."""
+	"""A build whose commands do not end, and their processes."""
 
 	build: "subprocess.Popen[bytes]"
 	pids: List[int]
@@ -131,7 +131,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_ctrl_c_ends_the_commands(hanging: Hanging) -> None:
-	"""And their children; Waf's status is what it is without us."""
+	"""The commands and their children are ended; Waf's status is the same as without us."""
 	hanging.build.send_signal(signal.SIGINT)
 	out, _ = hanging.build.communicate(timeout=PATIENT)
 	assert hanging.build.returncode == 68

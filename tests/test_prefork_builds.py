@@ -87,7 +87,7 @@ def build_both_ways(waf: Any, folder: pathlib.Path, *args: str, **kwargs: Any) -
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j4"])
 def test_a_project_builds_the_same(waf: Any, project: Any, engine: str, jobs: str) -> None:
-	"""Compilers, rules, configuration tests: the same outputs, messages and configuration."""
+	"""Compilers, rules and configuration tests have the same outputs, messages and configuration."""
 	folder = project(PROJECT)
 	_, ours = build_both_ways(waf, folder, "configure", "build", jobs)
 	assert "configured with" in ours.stdout
@@ -97,21 +97,21 @@ def test_a_project_builds_the_same(waf: Any, project: Any, engine: str, jobs: st
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j4"])
 def test_waf_2_0_builds_the_same(waf: Any, project: Any, engine: str, waf20: pathlib.Path, jobs: str) -> None:
-	"""On 2.0.24, which hands its arguments to other parsers."""
+	"""Waf 2.0.24, which hands its arguments to other parsers, builds the same."""
 	build_both_ways(waf, project(PROJECT), "configure", "build", jobs, wafdir=waf20)
 	assert read_status(engine)["totals"]["succeeded"] > 20
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="Waf 2.0.12 is older than this Python")
 def test_waf_2_0_12_builds_the_same(waf: Any, project: Any, engine: str, jack_sources: pathlib.Path) -> None:
-	"""On the oldest Waf that we promise."""
+	"""Waf 2.0.12, the oldest supported Waf, builds the same."""
 	build_both_ways(waf, project(PROJECT), "configure", "build", wafdir=jack_sources)
 	assert read_status(engine)["totals"]["succeeded"] > 20
 
 
 @pytest.mark.parametrize("keep", [(), ("-k",), ("-kk",), ("-k", "-j1")])
 def test_a_build_that_fails_fails_the_same(waf: Any, project: Any, keep: Tuple[str, ...]) -> None:
-	"""The same status, messages of compilers and summary; with -k everything that can be built is."""
+	"""Status, messages of compilers and summary are the same. With -k everything else is built."""
 	rules = """
 	bld(rule="echo kept > ${TGT}", target="kept.txt")
 	bld.objects(source="broken.c", target="broken")
@@ -128,14 +128,14 @@ def test_a_build_that_fails_fails_the_same(waf: Any, project: Any, keep: Tuple[s
 		build_both_ways(waf, folder, "configure", "build", *keep, *jobs, status=1)
 		assert (folder / "build" / "kept.txt").exists()
 	else:
-		# which tasks still run when one has failed is a matter of chance, so the first is the one that fails
+		# the order of tasks after a failure is random, so the first task is the one that fails
 		done = waf(folder, "configure", "build", "-j1", "--targets=three", tools="prefork", status=1)
 		assert "why" in done.stderr + done.stdout
 		assert "failed with exit status 3" in done.stderr
 
 
 def test_a_command_can_write_as_it_runs(waf: Any, project: Any) -> None:
-	"""With stdout=None a command has Waf's own streams, in the order of what is written to them."""
+	"""With stdout=None a command has Waf's own streams, and the order of the output is kept."""
 	wscript = """\
 	import os
 	def options(opt):
@@ -158,7 +158,7 @@ def test_a_command_can_write_as_it_runs(waf: Any, project: Any) -> None:
 
 
 def test_commands_have_input_and_time_limits(waf: Any, project: Any) -> None:
-	"""As exec_command and cmd_and_log take them; the messages are Waf's."""
+	"""Both work as with exec_command and cmd_and_log, and the messages are Waf's."""
 	wscript = """\
 	from waflib import Context, Errors
 	def show(ctx):
@@ -197,7 +197,7 @@ def test_commands_have_input_and_time_limits(waf: Any, project: Any) -> None:
 )
 @pytest.mark.parametrize("version", ["2.1", "2.0"])
 def test_it_can_be_loaded_in_any_way(waf: Any, project: Any, request: Any, load: str, version: str) -> None:
-	"""However often and under whatever name: one hook, one session, options that do not clash."""
+	"""If the tool is loaded several times, also under another name, there is one hook, one session, and no clash."""
 	rest = """
 def configure(conf):
 	conf.load("prefork")
@@ -242,7 +242,7 @@ def playground(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_the_playground_works(waf: Any, playground: pathlib.Path) -> None:
-	"""It shows what it promises, with and without the engine."""
+	"""The playground works with and without the engine."""
 	done = waf(playground, "configure", "build", "check", "--zones=prefork")
 	shown = done.stdout + done.stderr
 	for line in ("hello while it runs", "hello, somebody", "timed out after 0.5 seconds"):

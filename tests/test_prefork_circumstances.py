@@ -1,4 +1,4 @@
-"""The circumstances of commands that the engine runs: those of the build that sent them."""
+"""The circumstances of commands that the engine runs: they are those of the build that sent them."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ STATUS = ["grep", "-E", "Sig(Ign|Blk)|Cpus_allowed_list|NoNewPrivs|Cap|Groups|[U
 
 
 def describe(run: Callable[..., Any]) -> List[Any]:
-	"""The circumstances in which commands find themselves."""
+	"""The circumstances in which commands run."""
 	status = run(STATUS, BOTH)[1].decode()
 	ignored = int(re.findall(r"SigIgn:\s*(\w+)", status)[0], 16)
 	return [
@@ -86,7 +86,7 @@ def nothing_else() -> Iterator[None]:
 	"change", [nothing_else, other_umask, other_limit, other_processors, ignored_signal, blocked_signal]
 )
 def test_commands_run_in_the_clients_own_circumstances(change: Callable[[], Any], hook: prefork.Prefork) -> None:
-	"""Mask, limits, priority, processors, signals, groups and descriptors; also when they change in the middle."""
+	"""Mask, limits, priority, processors, signals, groups and descriptors are the build's, also after a change."""
 	before = describe(Utils.run_regular_process)
 	assert describe(hook.run_process) == before
 	with change():
@@ -99,7 +99,7 @@ def test_commands_run_in_the_clients_own_circumstances(change: Callable[[], Any]
 
 
 def test_niceness_is_kept(waf: Any, project: Any) -> None:
-	"""A build that was started with nice is nice, though the engine is not."""
+	"""Commands of a build that was started with nice are nice, though the engine is not."""
 	folder = project(
 		{"wscript": "def options(opt):\n\topt.load('prefork')\ndef show(ctx):\n\tprint(ctx.cmd_and_log('nice'))\n"}
 	)

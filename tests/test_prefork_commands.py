@@ -23,7 +23,7 @@ from waflib_extras import prefork
 
 @pytest.fixture
 def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-	"""The current folder, with a few things for commands to stumble over."""
+	"""The current folder, with some obstacles for commands."""
 	monkeypatch.chdir(tmp_path)
 	(tmp_path / "sub").mkdir()
 	scripts = {
@@ -43,7 +43,7 @@ def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
 
 
 def observe(run: Callable[..., Any], cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Any:
-	"""What a caller of Utils.run_process gets: a result, or all there is about an exception."""
+	"""The result that a caller of Utils.run_process gets, or all properties of its exception."""
 	try:
 		return run(cmd, dict(kwargs), dict(cargs))
 	except Exception as e:
@@ -57,7 +57,7 @@ class Case(NamedTuple):
 	cmd: Any
 	kwargs: Dict[str, Any] = {}
 	cargs: Dict[str, Any] = {}
-	reason: str = ""  # why it runs Waf's own way; empty if the engine runs it
+	reason: str = ""  # the reason why it runs Waf's own way; empty if the engine runs it
 
 
 LIMITED = {"start_new_session": True, **BOTH}
@@ -197,13 +197,13 @@ CASES = {
 }
 
 
-# some are errors that Popen finds when the command runs already: then it is left to its fate, with a warning
+# some are errors that Popen finds when the command runs already; it is left behind then, with a warning
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_a_command_does_what_it_does_without_us(
 	case: Case, hook: prefork.Prefork, here: pathlib.Path, capfd: pytest.CaptureFixture
 ) -> None:
-	"""The same result or exception, the same bytes to inherited streams; and through the engine wherever we say so."""
+	"""Result or exception and output are the same, and the commands listed so run in the engine."""
 	expected = observe(Utils.run_regular_process, case.cmd, case.kwargs, case.cargs), capfd.readouterr()
 	assert (observe(hook.run_process, case.cmd, case.kwargs, case.cargs), capfd.readouterr()) == expected
 	assert len(hook.reasons) == (1 if case.reason else 0), hook.reasons
@@ -214,7 +214,7 @@ def test_a_command_does_what_it_does_without_us(
 
 
 def end_strays() -> None:
-	"""End what ``Popen`` has left to its fate, before it closes the pipes of that in another test."""
+	"""Wait for a process that ``Popen`` has left, before its pipes are closed in another test."""
 	gc.collect()
 	for stray in list(subprocess._active):  # type: ignore[attr-defined]
 		for stream in filter(None, (stray.stdin, stray.stdout, stray.stderr)):
@@ -226,7 +226,7 @@ def end_strays() -> None:
 
 
 def test_files_can_be_all_three_streams(hook: prefork.Prefork, here: pathlib.Path) -> None:
-	"""As descriptors and as objects, at the position where they stand."""
+	"""Files are accepted as descriptors and as objects, and are used at their present position."""
 	(here / "in").write_bytes(b"one\ntwo\n")
 	for run in (Utils.run_regular_process, hook.run_process):
 		with open("in", "rb", 0) as stdin, open("out", "wb", 0) as stdout, open("err", "wb", 0) as stderr:
@@ -251,7 +251,7 @@ def test_large_outputs_are_whole(hook: prefork.Prefork) -> None:
 
 
 def test_an_empty_environment_is_none_where_workers_take_it_so(hook: prefork.Prefork) -> None:
-	"""Waf's workers do, and projects rely on it with "env=self.env.env", which is a list when it is not set."""
+	"""Waf's workers do so, and projects rely on it: "env=self.env.env" is an empty list if it is not set."""
 	expected = Utils.run_prefork_process(["env"], dict(BOTH), {})
 	for worker in Utils.process_pool:
 		worker.communicate()
@@ -263,7 +263,7 @@ def test_an_empty_environment_is_none_where_workers_take_it_so(hook: prefork.Pre
 
 
 def test_a_terminal_as_input_is_left_to_waf(hook: prefork.Prefork, here: pathlib.Path) -> None:
-	"""A command that asks its user something is in the terminal's own session."""
+	"""A command that asks the user something needs a process in the terminal's session."""
 	primary, secondary = os.openpty()
 	try:
 		assert hook.run_process(["test", "-t", "0"], {"stdin": secondary, **BOTH}) == (0, b"", b"")
@@ -274,7 +274,7 @@ def test_a_terminal_as_input_is_left_to_waf(hook: prefork.Prefork, here: pathlib
 
 
 def test_a_deleted_current_folder_is_left_to_waf(hook: prefork.Prefork, here: pathlib.Path) -> None:
-	"""It has no path that could be sent, yet commands can run in it."""
+	"""The folder has no path that could be sent, yet commands can run in it."""
 	gone = here / "gone"
 	gone.mkdir()
 	os.chdir(str(gone))

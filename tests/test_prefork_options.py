@@ -10,7 +10,7 @@ from prefork_probes import SHOW_HOOKS, read_processors
 
 
 def test_zones_show_what_happens(waf: Any, project: Any) -> None:
-	"""Every command, and in the end how many ran where and why; without the zone there is not a word."""
+	"""Every command is shown, and in the end how many ran where and why. Without the zone nothing is shown."""
 	wscript = """\
 	import os
 	def options(opt):
@@ -32,14 +32,14 @@ def test_zones_show_what_happens(waf: Any, project: Any) -> None:
 
 
 def test_the_options_are_explained(waf: Any, project: Any) -> None:
-	"""In a group of their own."""
+	"""The options are in a group of their own."""
 	shown = waf(project({"wscript": SHOW_HOOKS}), "--help").stdout
 	for option in ("Prefork options", "--no-prefork", "--pin-process", "--own-slots", "--prefork-transport"):
 		assert option in shown
 
 
 def read_session(waf: Any, project: Any, engine: str, *args: str, **kwargs: Any) -> Tuple[Dict[str, Any], str]:
-	"""What the engine says of a build's session, asked by a command of that build; and what the build said."""
+	"""The engine's report about a build's session, asked for by a command of that build; and the build's output."""
 	wscript = """\
 	def options(opt):
 		opt.load("prefork")
@@ -54,28 +54,28 @@ def read_session(waf: Any, project: Any, engine: str, *args: str, **kwargs: Any)
 
 
 def test_the_engine_knows_the_build(waf: Any, project: Any, engine: str, tmp_path: pathlib.Path) -> None:
-	"""Its folder, its process, its jobs."""
+	"""The engine knows its folder, its process, and its jobs."""
 	session, _ = read_session(waf, project, engine, "-j7")
 	assert session["name"] == str(tmp_path / "project")
 	assert session["jobs"] == 7
 
 
 def test_commands_can_be_pinned(waf: Any, project: Any, engine: str) -> None:
-	"""Each to one processor of those that the build may use."""
+	"""Each command runs on one of the processors that the build may use."""
 	session, _ = read_session(waf, project, engine, "--pin-process")
 	assert session["processors"].isdigit()
 	assert int(session["processors"]) in read_processors()
 
 
 def test_slots_can_be_ones_own(waf: Any, project: Any, engine: str) -> None:
-	"""Only when asked for."""
+	"""Slots are the build's own only if it asks for that."""
 	assert read_session(waf, project, engine, "--own-slots")[0]["own_slots"] is True
 	assert read_session(waf, project, engine)[0]["own_slots"] is False
 
 
 @pytest.mark.parametrize("way", [{"args": ("--prefork-transport=tcp",)}, {"env": {"WAF_PREFORK_TRANSPORT": "tcp"}}])
 def test_commands_can_go_over_tcp(waf: Any, project: Any, runtime: pathlib.Path, way: Dict[str, Any]) -> None:
-	"""By an option or a variable; what needs descriptors then runs Waf's own way."""
+	"""TCP is chosen by an option or a variable. Commands with descriptors then run Waf's own way."""
 	wscript = """\
 	def options(opt):
 		opt.load("prefork")
@@ -93,13 +93,13 @@ def test_commands_can_go_over_tcp(waf: Any, project: Any, runtime: pathlib.Path,
 
 
 def test_an_unknown_transport_is_one_line(waf: Any, project: Any) -> None:
-	"""It names the variable and the remedy."""
+	"""The line names the variable and the remedy."""
 	done = waf(project({"wscript": SHOW_HOOKS}), "show", env={"WAF_PREFORK_TRANSPORT": "pigeon"}, status=1)
 	assert done.stderr == "WAF_PREFORK_TRANSPORT is 'pigeon': set it to unix or tcp\n"
 
 
 def test_commands_before_the_options_are_known_run_too(waf: Any, project: Any, engine: str) -> None:
-	"""In options(); the session is made anew when -j is known."""
+	"""A command in options() runs. The session is made anew when -j is known."""
 	wscript = """\
 	def options(opt):
 		opt.load("prefork")

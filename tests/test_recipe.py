@@ -1,10 +1,10 @@
-"""Commands that are put together without Waf's own code: they are Waf's, word for word."""
+"""Commands that are put together without Waf's own code are equal to Waf's, word for word."""
 
 from typing import Any
 
 LOAD = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\n"
 
-# every task writes its arguments into its target; what a recipe is made for, and what it must leave to Waf
+# every task writes its arguments into its target; some fit a recipe, and others must be left to Waf
 WORDS = """\
 import os, sys
 from waflib import Task
@@ -127,7 +127,7 @@ def build(bld):
 
 
 def test_last_command_is_told(waf: Any, project: Any) -> None:
-	"""A task that has failed, or keeps it, has the command that it ran, as Waf's messages and others' tools show it."""
+	"""A task that has failed, or keeps its command, has the command that it ran, for Waf's messages and other tools."""
 	folder = project({"wscript": LOAD + FAILING})
 	waf(folder, "configure")
 	done = waf(folder, "build", "-j2", status=1)

@@ -1,4 +1,4 @@
-"""What the resident Waf answers is what Waf would do: every kind of change, beside a twin that is built without it."""
+"""The answers of a resident are those of Waf: each kind of change, compared with a project without a resident."""
 
 import os
 import pathlib
@@ -88,7 +88,7 @@ def link(folder: pathlib.Path, to: str) -> None:
 
 
 def set_back(folder: pathlib.Path) -> None:
-	"""Another content of the same size, and the old times."""
+	"""Write another content of the same size, and restore the times."""
 	path = folder / "a.txt"
 	found = path.stat()
 	path.write_text("AAAA\n")
@@ -117,7 +117,7 @@ def remove(path: str) -> Callable[[pathlib.Path], None]:
 
 
 def move_away_and_back(folder: pathlib.Path) -> None:
-	"""The whole folder is another one, with the same content."""
+	"""Replace the whole folder by another one with the same content."""
 	shutil.copytree(folder / "many", folder / "copy")
 	shutil.rmtree(folder / "many")
 	(folder / "copy").rename(folder / "many")
@@ -133,10 +133,10 @@ class Change(NamedTuple):
 	args: Tuple[str, ...] = ("build",)
 	env: Dict[str, str] = {}
 	builds: str = ""
-	"""What must be said for the change to have been seen."""
+	"""A word of the output that shows that the change was seen."""
 	cwd: str = ""
 	settles: bool = True
-	"""It is to be changed when the resident would answer from what it knows."""
+	"""Whether to make the change when the resident would answer from memory."""
 
 
 CHANGES = {
@@ -194,7 +194,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("part", CHANGES)
 def test_every_change(pair: Callable[..., Pair], part: str) -> None:
-	"""After each kind of change, what is said and made is what Waf says and makes without a resident."""
+	"""After each kind of change, output and results are those of Waf without a resident."""
 	both = pair(FILES)
 	for change in CHANGES[part]:
 		if change.settles and change.change is not nothing:
@@ -235,7 +235,7 @@ def build(bld):
 
 
 def test_what_is_not_seen(resident: Callable[..., object]) -> None:
-	"""A wscript that reads what cannot be compared is run each time, and the reason is told."""
+	"""A wscript that reads something that cannot be compared is run each time, and the reason is told."""
 	made = resident(dict(UNSEEN_FILES, wscript=UNSEEN_FILES["wscript"] % ("", "pass")))
 	made.settle("build")
 	for name, lines in UNSEEN.items():
@@ -263,7 +263,7 @@ SEEN = {
 
 
 def change_all(folder: pathlib.Path) -> None:
-	"""Change what each of the above sees."""
+	"""Change everything that the lines above look at."""
 	(folder / "outside").unlink()
 	(folder / "outside").mkdir()
 	(folder / "folder" / "new").write_text("")
@@ -299,7 +299,7 @@ def test_what_is_seen(resident: Callable[..., object], names: Tuple[str, ...]) -
 
 
 def test_random_edits(pair: Callable[..., Pair]) -> None:
-	"""Any sequence of edits gives what Waf gives without a resident."""
+	"""Any sequence of edits gives the same as Waf without a resident."""
 	both = pair(FILES)
 	draw = random.Random(6)
 	texts = ("a.txt", "b.txt", "many/1.txt", "many/2.txt", "dep1.inc", "dep2.inc", "sub/c.txt", "scanned.src")
@@ -335,7 +335,7 @@ def test_random_edits(pair: Callable[..., Pair]) -> None:
 
 
 def test_two_outputs_of_time() -> None:
-	"""A time that is shown is cut out of what was printed; nothing is kept where it cannot be told apart."""
+	"""The time is cut out of the output. If it cannot be found there, nothing is kept."""
 	pieces = memo.cut_pieces([(1, b"a (0.1"), (1, b"00s)\n"), (2, b"b"), (1, b"(0.200s)")], ["0.100s", "0.200s"])
 	assert pieces == [(1, b"a ("), (1, None), (1, b")\n"), (2, b"b"), (1, b"("), (1, None), (1, b")")]
 	with pytest.raises(memo.Unkept):
@@ -345,7 +345,7 @@ def test_two_outputs_of_time() -> None:
 
 
 def test_other_file_systems() -> None:
-	"""Files of a server are not trusted: its client may tell of what was."""
+	"""Files on a network file system are not trusted: its client may report an old status."""
 	mounts = memo.Mounts("1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / /net rw shared:1 - nfs4 x rw\n")
 	mounts.check("/home")
 	with pytest.raises(memo.Unkept, match="nfs4"):
@@ -353,7 +353,7 @@ def test_other_file_systems() -> None:
 
 
 def test_paths_below_the_project() -> None:
-	"""Only what is below the folder by its name is looked for from there."""
+	"""Paths are shortened only if they begin with the project's folder."""
 	facts = dict.fromkeys(("/p/a", "/p/b/../c", "/p//etc/passwd", "/p", "/p/", "/pq/a"), 1)
 	far, near = memo.part(facts, "/p")
 	assert set(near) == {"a", "b/../c"}
@@ -395,14 +395,14 @@ assert "getpwuid" in seen.hindrance
 
 
 def test_functions_that_others_keep(tmp_path: pathlib.Path) -> None:
-	"""A module that was imported before and keeps a function of os is watched, too."""
+	"""A function of os that an imported module keeps is watched, too."""
 	path = os.pathsep.join([str(pathlib.Path(caller.__file__).parent.parent), *sys.path])
 	command = [sys.executable, "-c", KEPT, str(tmp_path / "file"), str(tmp_path)]
 	subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True, timeout=60)
 
 
 def test_switched_off(resident: Callable[..., object]) -> None:
-	"""With --no-resident, or with the variable, Waf runs in the process that was called."""
+	"""With --no-resident, or with the variable, Waf runs in the calling process."""
 	made = resident({"wscript": UNSEEN_FILES["wscript"] % ("", "print(os.getppid())"), "outside": ""}, start=False)
 	(made.folder / "wscript").write_text("import os\n" + (made.folder / "wscript").read_text())
 	made.run("configure", "build")

@@ -1,4 +1,4 @@
-"""The resident process itself: who is refused, signals, ends that nobody planned, and how it is stopped."""
+"""The process of the resident: refused callers, signals, unplanned ends, and how it is stopped."""
 
 import contextlib
 import os
@@ -140,7 +140,7 @@ def test_killed_resident(resident: Callable[..., Resident]) -> None:
 
 
 def test_ends(resident: Callable[..., Resident]) -> None:
-	"""However a command ends, the client ends so, too."""
+	"""The client ends in the same way as its command."""
 	made = resident(FILES)
 	for name, status in (("fail", 7), ("say", 1), ("shot", -9)):
 		done = made.run(name, status=None)
@@ -160,7 +160,7 @@ def test_circumstances(resident: Callable[..., Resident]) -> None:
 
 
 def test_other_descriptors(resident: Callable[..., Resident]) -> None:
-	"""What a caller hands on besides the streams, as make does its jobserver, reaches the command."""
+	"""Descriptors that a caller passes on besides the streams, as make does, reach the command."""
 	made = resident(FILES)
 	(made.folder / "handed").write_text("handed on")
 	command = 'exec 9<handed; exec "$@"'
@@ -177,7 +177,7 @@ def test_other_descriptors(resident: Callable[..., Resident]) -> None:
 
 
 def test_other_limits(resident: Callable[..., Resident]) -> None:
-	"""A caller with another priority, umask or limit runs by itself what would be forked."""
+	"""A command of a caller with another priority, umask or limit is not forked, but runs in the calling process."""
 	made = resident(FILES)
 	pid = str(made.told()["pid"])
 	for change in ("umask 077", "ulimit -n 99", "renice -n 5 $$ >/dev/null"):
@@ -190,7 +190,7 @@ def test_other_limits(resident: Callable[..., Resident]) -> None:
 
 
 def test_changed_waf(resident: Callable[..., Resident], tmp_path: pathlib.Path) -> None:
-	"""When a module that it has imported is another one, the resident leaves, and the next one has the new module."""
+	"""When an imported module changes, the resident leaves, and the next one has the new module."""
 	import shutil
 
 	import waflib
@@ -207,6 +207,46 @@ def test_changed_waf(resident: Callable[..., Resident], tmp_path: pathlib.Path) 
 	assert "Coming into" in made.run("build", env=env).stdout
 	made.wait(lambda: made.told().get("pid", first) != first)
 	assert "Coming into" in made.settle("build", env=env).stdout
+
+
+def test_modules_that_are_compiled_again(resident: Callable[..., Resident], tmp_path: pathlib.Path) -> None:
+	"""The resident stays when other processes write or remove the compiled form of unchanged modules."""
+	import compileall
+	import shutil
+
+	import waflib
+
+	folder = tmp_path / "other"
+	shutil.copytree(pathlib.Path(waflib.__file__).parent, folder / "waflib")
+	compileall.compile_dir(folder, quiet=1)
+	made = resident(FILES, start=False)
+	env = {"WAFDIR": str(folder)}
+	made.run("configure", "build", env=env)
+	made.serve("build", env=env)
+	pid = made.told()["pid"]
+	compiled = list((folder / "waflib" / "__pycache__").glob("Build.*.pyc"))
+	assert compiled
+	for path in compiled:
+		path.with_suffix(".new").write_bytes(path.read_bytes())
+		path.with_suffix(".new").rename(path)
+	made.run("build", env=env)
+	assert made.told().get("pid") == pid
+	shutil.rmtree(folder / "waflib" / "__pycache__")
+	made.run("build", env=env)
+	assert made.told().get("pid") == pid
+
+
+def test_why_it_has_left(resident: Callable[..., Resident]) -> None:
+	"""The next run tells in the zone why the resident has left."""
+	made = resident(FILES)
+	first = made.told()["pid"]
+	made.run("--resident-stop")
+	done = made.run("build", "--zones=resident")
+	assert f"the one before has left: process {first}: it was told to" in done.stdout
+	second = made.wait(made.told)["pid"]
+	os.kill(second, signal.SIGKILL)
+	made.wait(lambda: not is_alive(second))
+	assert "the one before was killed" in made.run("build", "--zones=resident").stdout
 
 
 def test_older_waf(resident: Callable[..., Resident], waf20: pathlib.Path) -> None:
@@ -238,18 +278,17 @@ def test_moved_project(resident: Callable[..., Resident]) -> None:
 
 
 def test_idle(resident: Callable[..., Resident]) -> None:
-	"""It leaves when nobody calls."""
+	"""It leaves when no call comes for some time."""
 	made = resident(FILES, start=False)
 	idle = {"WAF_RESIDENT_IDLE": "1"}
 	made.run("configure", env=idle)
-	# one that has left before we saw it has proved nothing: the next build leaves another one behind
-	made.wait(lambda: made.told() or (made.run("build", env=idle) and made.told()))
-	# to ask it would be a call
-	made.wait(lambda: not list(pathlib.Path(os.environ["WAFD_RUNTIME_DIR"]).glob("resident-*")))
+	made.wait(made.told)
+	# a question would be a call
+	made.wait(lambda: not list(pathlib.Path(os.environ["WAFD_RUNTIME_DIR"]).glob("resident-*.sock")))
 
 
 def test_list_and_stop(resident: Callable[..., Resident]) -> None:
-	"""It is shown with what it did, and ends when it is told to."""
+	"""It is listed with its counts, and ends on request."""
 	made = resident(FILES)
 	made.settle("build")
 	listed = made.run("--resident-list").stdout
@@ -262,7 +301,7 @@ def test_list_and_stop(resident: Callable[..., Resident]) -> None:
 
 
 def test_nonsense_on_the_socket(resident: Callable[..., Resident]) -> None:
-	"""What is no request ends its connection, and nothing else; the socket is for its user alone."""
+	"""A malformed request ends only its connection; the socket is for its user alone."""
 	made = resident(FILES)
 	folder = pathlib.Path(caller.find_folder())
 	(path,) = folder.glob("resident-*.sock")
@@ -290,7 +329,7 @@ def test_open_folder(resident: Callable[..., Resident], runtime: pathlib.Path) -
 
 
 def test_terminal(resident: Callable[..., Resident]) -> None:
-	"""On a terminal, what is answered has the colours that Waf gives it there."""
+	"""On a terminal, an answer has the colors that Waf uses there."""
 	import pty
 
 	made = resident(FILES)

@@ -1,4 +1,4 @@
-"""A run that the resident begins before anybody calls: it goes on where all is as it was, and does nothing before."""
+"""Runs that the resident begins before their calls: they go on if nothing changed, and have no effect before."""
 
 import contextlib
 import os
@@ -60,7 +60,7 @@ BEING = "not yet, it is being begun"
 
 
 def is_drawn(made: Resident) -> bool:
-	"""A run has been begun, and waits for its call."""
+	"""Tell whether a run has been begun, and waits for its call."""
 	return made.told().get("sketch") == ""
 
 
@@ -69,15 +69,21 @@ def children(pid: int) -> List[int]:
 
 
 def draw(made: Resident, *args: str) -> int:
-	"""Have a run begun; its process."""
-	made.run(*(args or ("build",)))
+	"""Have a run begun, and return its process."""
+	made.serve(*(args or ("build",)))
 	made.wait(lambda: is_drawn(made))
 	(pid,) = children(made.told()["pid"])
 	return pid
 
 
+def start_build(made: Resident) -> "subprocess.Popen[bytes]":
+	return subprocess.Popen(
+		made.command("build"), cwd=made.folder, env=made.environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+	)
+
+
 def test_every_edit(pair: Callable[..., Pair]) -> None:
-	"""A run that was begun goes on after an edited source; after anything that the wscripts saw, it is begun anew."""
+	"""A begun run goes on after an edit of a source. After a change of what the wscripts read, it is begun anew."""
 	both = pair(FILES)
 	draw(both.ours)
 
@@ -115,7 +121,7 @@ def test_every_edit(pair: Callable[..., Pair]) -> None:
 
 
 def test_any_moment(pair: Callable[..., Pair]) -> None:
-	"""Whenever the call comes, before a run is begun, meanwhile or later, the build is what Waf's would be."""
+	"""Whenever the call comes, before a run is begun, during that or later, the result is that of Waf."""
 	both = pair(FILES)
 	chance = random.Random(20)
 	for step in range(3 if PYPY else 8):
@@ -168,7 +174,7 @@ def build(bld):
 
 
 def is_over(made: Resident) -> bool:
-	"""A run was begun and has ended, for a reason that does not pass."""
+	"""Tell whether a run was begun and has ended for a lasting reason."""
 	reason = made.told()["sketch"]
 	return reason not in ("", BEING, "not yet") and "just before" not in reason
 
@@ -214,7 +220,7 @@ def build(bld):
 
 @on_one
 def test_while_it_is_begun(resident: Callable[..., Resident]) -> None:
-	"""What is edited while a run is begun is seen by the next build; a call that comes then does not wait for it."""
+	"""The next build sees edits that were made while a run is begun. A call at that time does not wait for the run."""
 	made = resident({"wscript": SLOW, "read.txt": "one", "a.txt": "a"})
 	draw(made)
 	(made.folder / "slow").mkdir()
@@ -252,8 +258,31 @@ def test_killed(resident: Callable[..., Resident]) -> None:
 	assert "without" in (made.folder / "out" / "a.out").read_text()
 
 
+@on_one
+def test_killed_at_any_moment(resident: Callable[..., Resident]) -> None:
+	"""The resident survives its processes, whenever they are killed, and the build is right."""
+	made = resident(FILES)
+	chance = random.Random(3)
+	draw(made)
+	pid = made.told()["pid"]
+	for step in range(12):
+		if chance.random() < 0.5:
+			made.wait(lambda: made.told()["sketch"] in ("", BEING))
+		(made.folder / "a.txt").write_text("%d\n" % step)
+		with start_build(made) as process:
+			time.sleep(chance.random() * 0.15)
+			for child in children(pid):
+				with contextlib.suppress(ProcessLookupError):
+					os.kill(child, signal.SIGKILL)
+			process.communicate(timeout=60)
+		assert process.returncode in (0, -signal.SIGKILL)
+		made.run("build")
+		assert (made.folder / "out" / "a.out").read_text().startswith("%d\n" % step)
+		assert made.told().get("pid") == pid
+
+
 def test_it_only_looks(resident: Callable[..., Resident]) -> None:
-	"""What went on from a run that was begun, and only looked, is answered from memory, with all that it printed."""
+	"""A run that went on and had nothing to do is answered from memory, with all its output."""
 	made = resident(FILES)
 	(made.folder / "a.txt").write_text("edited")
 	draw(made)
@@ -265,7 +294,7 @@ def test_it_only_looks(resident: Callable[..., Resident]) -> None:
 
 
 def test_ignored_signals(resident: Callable[..., Resident]) -> None:
-	"""Whoever is started with signals ignored, as by `nohup` or in the background of a script, is served, too."""
+	"""A caller that ignores signals, as after `nohup` or in the background of a script, is served, too."""
 	names = (signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
 	before = [signal.signal(name, signal.SIG_IGN) for name in names]
 	try:
@@ -299,7 +328,7 @@ def build(bld):
 
 
 def test_caller(resident: Callable[..., Resident]) -> None:
-	"""What goes on has the caller's descriptors, gets its signals, and ends with it."""
+	"""A run that goes on has the caller's descriptors, gets its signals, and ends with it."""
 	made = resident({"wscript": WAITS, "run.sh": "true", "number": "none", "handed": "handed on"})
 	draw(made)
 	(made.folder / "run.sh").write_text("pwd >> run.out")
@@ -311,9 +340,7 @@ def test_caller(resident: Callable[..., Resident]) -> None:
 	for number, status in ((signal.SIGINT, 68), (signal.SIGKILL, -9)):
 		made.wait(lambda: is_drawn(made))
 		(made.folder / "run.sh").write_text("echo $$ > pid; exec sleep 300 # %d" % number)
-		with subprocess.Popen(
-			made.command("build"), cwd=made.folder, env=made.environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-		) as process:
+		with start_build(made) as process:
 
 			def find() -> int:
 				with contextlib.suppress(FileNotFoundError, ValueError):
@@ -333,7 +360,7 @@ def test_caller(resident: Callable[..., Resident]) -> None:
 
 @on_one
 def test_terminal(resident: Callable[..., Resident]) -> None:
-	"""On a terminal it looks as without a resident; on one of another size the run is begun anew."""
+	"""On a terminal the output is as without a resident. On a terminal of another size the run is begun anew."""
 	import fcntl
 	import pty
 	import termios

@@ -1,4 +1,4 @@
-"""The resident with the tool wafcc, which asks a program for its settings: that is asked again, and hinders nothing."""
+"""The resident with the tool wafcc, which asks a program for its settings: the question is repeated later."""
 
 import os
 import pathlib
@@ -44,7 +44,7 @@ def make(
 		if name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG")):
 			monkeypatch.delenv(name)
 	monkeypatch.setenv("HOME", str(tmp_path / "home"))
-	# called by the test itself: pytest tells in the environment which part of a test runs
+	# the test itself calls it: pytest changes a variable while a test runs
 	return lambda: resident(FILES)
 
 
@@ -59,7 +59,7 @@ def set_user_file(tmp_path: pathlib.Path, text: str) -> None:
 
 
 def test_answered_and_begun_ahead(make: Callable[[], Resident]) -> None:
-	"""A build with nothing to do is answered, and one after an edit has been begun before."""
+	"""A build with nothing to do is answered, and a build after an edit continues a begun run."""
 	made = make()
 	made.settle("build")
 	for number in range(2):
@@ -70,7 +70,7 @@ def test_answered_and_begun_ahead(make: Callable[[], Resident]) -> None:
 
 
 def test_settings_are_asked_again(make: Callable[[], Resident], tmp_path: pathlib.Path) -> None:
-	"""A file of settings that comes, changes or goes is seen, though nothing in Waf has ever looked at it."""
+	"""A file of settings that appears, changes or vanishes is noticed, though Waf itself has never looked at it."""
 	made = make()
 	made.settle("build")
 	texts = ["namespace = one\n", "namespace = two\n", "disable = yes\n", "no such thing\n", ""]
@@ -92,7 +92,7 @@ def test_settings_are_asked_again(make: Callable[[], Resident], tmp_path: pathli
 
 
 def test_the_same_environment_otherwise(make: Callable[[], Resident], tmp_path: pathlib.Path) -> None:
-	"""Another variable of the settings is another environment, which has a process of its own."""
+	"""Another value of a variable is another environment, which has its own process."""
 	made = make()
 	made.settle("build")
 	answered = made.count("answered")
@@ -101,10 +101,10 @@ def test_the_same_environment_otherwise(make: Callable[[], Resident], tmp_path: 
 
 
 class TestQuestion:
-	"""What is noted of a program that is asked."""
+	"""Facts about the answers of a program."""
 
 	def test_noted(self, tmp_path: pathlib.Path) -> None:
-		"""A program's answer is a fact, which no longer holds when the answer is another, or there is none."""
+		"""The answer of a program is a fact, which no longer holds when the answer changes or fails."""
 		program = tmp_path / "tell"
 		told = tmp_path / "told"
 		program.write_text("#!/bin/sh\ncat %s; exit ${STATUS:-0}\n" % told)
@@ -128,7 +128,7 @@ class TestQuestion:
 		assert witness.ask_again(*key) != answer
 
 	def test_endless(self, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-		"""One that does not end is no answer."""
+		"""A program that does not end gives no answer."""
 		monkeypatch.setattr(answers, "DEADLINE", 0.2)
 		key = (witness.PROGRAM, (("sleep", "30"), (("PATH", os.environ["PATH"]),), str(tmp_path)))
 		assert witness.ask_again(*key)[0] == "error"

@@ -11,10 +11,10 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-PATIENT = 60  # seconds; only a failing test waits so long
+PATIENT = 60  # seconds; only a failing test waits this long
 LOAD = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\n"
 
-# a task per way to run: plain, two commands, Python's own; and things that only some plain tasks do
+# a task for each way to run: plain, two commands, Python code; and special cases of plain tasks
 MIXED = """\
 from waflib import Task
 from waflib.TaskGen import feature
@@ -44,13 +44,13 @@ def read_files(folder: pathlib.Path) -> Dict[str, bytes]:
 
 
 def sort_lines(text: str) -> List[str]:
-	"""Without what differs from run to run: order, times and places in the order."""
+	"""The lines without those properties that differ between runs: order, times and numbers."""
 	text = re.sub(r"\d+\.\d+s|/stock/|/ours/", "", text)
 	return sorted(re.sub(r"^\[ *-?\d+/", "[N/", line) for line in text.splitlines())
 
 
 def build_twice(waf: Any, project: Any, wscript: str, *args: str, **kwargs: Any) -> Tuple[Any, Any]:
-	"""Waf's own way and through the engine; the files are the same."""
+	"""Build Waf's own way and through the engine, and check that the files are the same."""
 	done = []
 	found = []
 	for name, env in (("stock", {"WAF_NO_PREFORK": "1"}), ("ours", {})):
@@ -65,7 +65,7 @@ def build_twice(waf: Any, project: Any, wscript: str, *args: str, **kwargs: Any)
 @pytest.mark.parametrize("jobs", ["-j1", "-j2", "-j9"])
 @pytest.mark.parametrize("version", ["2.1", "2.0"])
 def test_a_build_says_and_makes_the_same(waf: Any, project: Any, version: str, jobs: str, request: Any) -> None:
-	"""Files, messages and output of plain, several and Python's own commands, in groups, on both Wafs."""
+	"""Files, messages and output are the same: for tasks with one command, several, or Python code, on both Wafs."""
 	wafdir = request.getfixturevalue("waf20") if version == "2.0" else None
 	stock, ours = build_twice(waf, project, MIXED, jobs, wafdir=wafdir)
 	assert sort_lines(stock.stdout) == sort_lines(ours.stdout)
@@ -73,7 +73,7 @@ def test_a_build_says_and_makes_the_same(waf: Any, project: Any, version: str, j
 
 
 def test_alone_the_order_is_the_same(waf: Any, project: Any) -> None:
-	"""With -j1 every line comes where Waf has it."""
+	"""With -j1 every line comes in Waf's order."""
 	stock, ours = build_twice(waf, project, MIXED, "-j1", "-v")
 	lines = [re.sub(r"\d+\.\d+s|\d\d:\d\d:\d\d|stock|ours", "", done.stdout + done.stderr) for done in (stock, ours)]
 	assert lines[0] == lines[1]
@@ -107,7 +107,7 @@ def build(bld):
 
 
 def test_commands_need_no_thread_and_python_few(waf: Any, project: Any) -> None:
-	"""Plain tasks are finished in the main thread; -j of Python's own run at once, in as many threads."""
+	"""Plain tasks are finished in the main thread. Up to -j tasks of Python code run at once, in as many threads."""
 	folder = project({"wscript": LOAD + THREADS})
 	waf(folder, "configure")
 	done = waf(folder, "build", "-j3")
@@ -126,7 +126,7 @@ def build(bld):
 
 @pytest.mark.parametrize("keep", [(), ("-k",), ("-kk",)])
 def test_what_runs_after_a_failure(waf: Any, project: Any, keep: Tuple[str, ...]) -> None:
-	"""Without -k no more than -j commands are begun beside the one that fails; with it everything is."""
+	"""Without -k at most -j commands are begun beside the one that fails; with it all are."""
 	folder = project({"wscript": LOAD + FAILING})
 	waf(folder, "configure")
 	done = waf(folder, "build", "-j4", *keep, status=1)
@@ -145,7 +145,7 @@ def test_what_runs_after_a_failure(waf: Any, project: Any, keep: Tuple[str, ...]
 @pytest.mark.parametrize("command", ["no-such-program x", "cp", "${no.such.name}"])
 @pytest.mark.parametrize("verbose", [(), ("-v",)])
 def test_errors_read_the_same(waf: Any, project: Any, command: str, verbose: Tuple[str, ...]) -> None:
-	"""Missing programs, failing ones and mistakes in the rule itself: the same status and last line of what is said."""
+	"""Missing programs, failing ones and mistakes in the rule have the same status and last line."""
 	wscript = "def build(bld):\n\tbld(rule=%r, shell=False, name='x', always=True)\n" % command
 	stock, ours = build_twice(waf, project, wscript, "-j2", *verbose, status=1)
 	tail = [re.sub(r"stock|ours|0x[0-9a-f]+|\d{9,}", "", done.stderr).splitlines()[-1] for done in (stock, ours)]
@@ -202,7 +202,7 @@ def build(bld):
 
 
 def test_semaphores_hold(waf: Any, project: Any) -> None:
-	"""Two at once would fail to make the folder; what has no semaphore is not held up."""
+	"""Two tasks at once would fail to make the folder; tasks without a semaphore do not wait."""
 	build_twice(waf, project, SEMAPHORE, "-j6")
 
 
@@ -226,7 +226,7 @@ WHERE = {
 
 @pytest.mark.parametrize("where", sorted(WHERE))
 def test_patches_are_called(waf: Any, project: Any, where: str) -> None:
-	"""Once per task, whatever a project puts in the place of process or exec_command."""
+	"""A function that a project puts in the place of process or exec_command is called once per task."""
 	stock, ours = build_twice(waf, project, PATCHED.replace("WHERE", WHERE[where]), "-j3")
 	assert stock.stdout.count("patched call") == ours.stdout.count("patched call") == 5
 
@@ -247,7 +247,7 @@ def build(bld):
 
 
 def test_a_build_survives_its_engine(waf: Any, project: Any) -> None:
-	"""What was under way when the engine was killed runs in another one; all is made and said once."""
+	"""Commands that ran when the engine was killed run in another one; every task is done and shown once."""
 	folder = project({"wscript": LOAD + KILLED})
 	waf(folder, "configure")
 	done = waf(folder, "build", "-j4")
@@ -257,7 +257,7 @@ def test_a_build_survives_its_engine(waf: Any, project: Any) -> None:
 
 
 def test_interrupt_ends_commands(waf: Any, project: Any, runtime: pathlib.Path, engine: str) -> None:
-	"""Ctrl-C: Waf says so, and its commands are gone."""
+	"""After Ctrl-C, Waf says so, and its commands have ended."""
 	wscript = "def build(bld):\n\tfor i in range(9):\n\t\tbld(rule='echo $$$$ > ${TGT}; sleep 77', target='t%d' % i)\n"
 	folder = project({"wscript": LOAD + wscript})
 	waf(folder, "configure")
@@ -294,7 +294,7 @@ def test_progress_counts_up(waf: Any, project: Any) -> None:
 
 
 def test_much_output_of_many_commands(waf: Any, project: Any) -> None:
-	"""More than the engine lets wait, in both directions at once, arrives whole."""
+	"""More output than the engine buffers, in both directions at once, arrives complete."""
 	wscript = """\
 def build(bld):
 	for i in range(24):

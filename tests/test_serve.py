@@ -1,4 +1,4 @@
-"""`wafd serve`: who may what, what it keeps, and how it ends; asked as another wafd asks."""
+"""`wafd serve`: rights, storage, and its end; the tests ask as another wafd does."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def noise(size: int, seed: str = "") -> bytes:
 
 
 def run(engine: str, *words: str, status: int = 1, **env: str) -> str:
-	"""What `wafd serve` says that does not serve."""
+	"""The output of a `wafd serve` that does not start."""
 	environ = {name: value for name, value in os.environ.items() if not name.startswith("WAFD_")}
 	done = subprocess.run(
 		[engine, "serve", *words],
@@ -37,7 +37,7 @@ def run(engine: str, *words: str, status: int = 1, **env: str) -> str:
 
 
 def test_an_entry_comes_back_with_its_blobs(serve: Serve) -> None:
-	"""What one client has stored another finds, with the blobs that it wants along, and gets the others."""
+	"""A client finds an entry that another one has stored, and gets it with the requested blobs."""
 	server = serve()
 	writer = server.room()
 	small, large = noise(1000), noise(3_000_000)
@@ -53,7 +53,7 @@ def test_an_entry_comes_back_with_its_blobs(serve: Serve) -> None:
 
 
 def test_a_thousand_keys_are_asked_for_at_once(serve: Serve) -> None:
-	"""One request asks for as many keys as it may, and what is there comes in their order."""
+	"""One request asks for the maximal number of keys, and the answers come in their order."""
 	client = serve().room()
 	keys = [number.to_bytes(32, "big") for number in range(4096)]
 	for number in range(0, 4096, 512):
@@ -71,7 +71,7 @@ def test_entries_of_one_key_come_newest_first(serve: Serve) -> None:
 
 
 def test_what_is_not_right_is_not_kept(serve: Serve) -> None:
-	"""Each upload that cannot be kept is answered with why, and the connection goes on."""
+	"""Each upload that cannot be kept is answered with the reason, and the connection goes on."""
 	server = serve("--max-blob", "1MB")
 	client = server.room()
 	assert client.largest == 1_000_000
@@ -93,7 +93,7 @@ def test_what_is_not_right_is_not_kept(serve: Serve) -> None:
 
 
 def test_an_abandoned_upload_is_forgotten(serve: Serve) -> None:
-	"""Its number is free again, and nothing is answered."""
+	"""The number of the upload is free again, and nothing is answered."""
 	client = serve().room()
 	number = client.number()
 	client.send(frame(0x05, number, bytes(32), b"\0", (10).to_bytes(8, "little"), b"half"))
@@ -102,8 +102,8 @@ def test_an_abandoned_upload_is_forgotten(serve: Serve) -> None:
 	assert client.ask(0x08) == (0x8B, b"")
 
 
-def test_tokens_say_who_may_what(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""A reader reads, a writer writes, a stranger is refused, and namespaces know nothing of each other."""
+def test_tokens_have_rights(serve: Serve, tmp_path: pathlib.Path) -> None:
+	"""A reader may read, a writer may write, an unknown client is refused, and namespaces are separate."""
 	tokens = write_tokens(
 		tmp_path / "tokens", f"ci write team {TOKEN}", f"dev read team {OTHER}", "x write other " + "x" * 20
 	)
@@ -124,7 +124,7 @@ def test_tokens_say_who_may_what(serve: Serve, tmp_path: pathlib.Path) -> None:
 
 
 def test_a_revoked_token_ends_its_connections(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""Without a restart, and those of others stay. A file that is wrong revokes nothing."""
+	"""This needs no restart, and other connections stay. A file with an error revokes nothing."""
 	tokens = write_tokens(tmp_path / "tokens", f"ci write - {TOKEN}", f"dev read - {OTHER}")
 	server = serve("--tokens", str(tokens))
 	ci, dev = server.room(TOKEN), server.room(OTHER)
@@ -139,7 +139,7 @@ def test_a_revoked_token_ends_its_connections(serve: Serve, tmp_path: pathlib.Pa
 
 
 def test_a_new_token_is_a_hash_in_the_file(engine: str, serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""It is printed once, and good at once."""
+	"""The token is printed once, and is valid at once."""
 	path = tmp_path / "tokens"
 	token = run(engine, "--new-token", "ci", "--write", "--tokens", str(path), status=0).strip()
 	reader = run(engine, "--new-token", "dev", "--tokens", str(path), status=0).strip()
@@ -169,7 +169,7 @@ def test_a_token_of_the_environment_may_write(serve: Serve) -> None:
 	],
 )
 def test_what_it_cannot_do_is_one_line(engine: str, tmp_path: pathlib.Path, words: Sequence[str], says: str) -> None:
-	"""And exit status 1."""
+	"""The exit status is 1."""
 	(tmp_path / "open").touch(0o644)
 	write_tokens(tmp_path / "wrong", "ci all - " + TOKEN)
 	store = ["--store", str(tmp_path / "store")] if "--listen" in words else []
@@ -179,7 +179,7 @@ def test_what_it_cannot_do_is_one_line(engine: str, tmp_path: pathlib.Path, word
 
 
 def test_a_store_has_one_server(engine: str, serve: Serve) -> None:
-	"""The second says so."""
+	"""The second server says that the place is taken."""
 	server = serve()
 	store = str(server.folder / "store")
 	assert "another wafd uses it" in run(engine, "--listen", "127.0.0.1:0", "--store", store)
@@ -187,7 +187,7 @@ def test_a_store_has_one_server(engine: str, serve: Serve) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_what_was_acknowledged_survives(serve: Serve, how: int) -> None:
-	"""However the server ends."""
+	"""Acknowledged values survive every kind of end."""
 	server = serve()
 	client = server.room()
 	content = noise(700_000)
@@ -223,7 +223,7 @@ def test_it_ends_after_what_is_under_way(serve: Serve) -> None:
 		socket.create_connection(server.address, timeout=PATIENCE)
 
 
-def test_who_wrote_what_is_logged(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_writes_are_logged(serve: Serve, tmp_path: pathlib.Path) -> None:
 	"""A line of JSON per write, and none for what was refused."""
 	tokens = write_tokens(tmp_path / "tokens", f"ci write team {TOKEN}", f"dev read team {OTHER}")
 	server = serve("--tokens", str(tokens), "--log-writes", str(tmp_path / "writes"))
@@ -245,7 +245,7 @@ def test_who_wrote_what_is_logged(serve: Serve, tmp_path: pathlib.Path) -> None:
 
 
 def test_metrics_count_and_take_a_token(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""As Prometheus reads them, and as JSON."""
+	"""Metrics have the format of Prometheus, or JSON."""
 	tokens = write_tokens(tmp_path / "tokens", f"ci write team {TOKEN}")
 	server = serve("--tokens", str(tokens))
 	assert server.request("GET", "/metrics")[0] == 401
@@ -272,7 +272,7 @@ def held(server: Server, namespace: str = "team") -> int:
 
 
 def test_a_namespace_keeps_to_its_quota(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""What it has not used longest goes, and nothing of others; also after a restart."""
+	"""The namespace loses its least recently used entries, and others lose nothing; also after a restart."""
 	tokens = write_tokens(tmp_path / "tokens", f"ci write team {TOKEN}", f"dev write - {OTHER}")
 	server = serve("--tokens", str(tokens), "--quota", "team=200K")
 	for number in range(3):
@@ -303,7 +303,7 @@ def test_a_namespace_keeps_to_its_quota(serve: Serve, tmp_path: pathlib.Path) ->
 
 @pytest.mark.parametrize("size", [60_000, 300_000])
 def test_what_is_larger_than_a_quota_is_refused(serve: Serve, size: int) -> None:
-	"""In words, and nothing is evicted for it."""
+	"""The answer has the reason, and nothing is evicted."""
 	server = serve("--quota", "-=50K")
 	assert server.request("PUT", "/small", b"small")[0] == 201
 	status, words = server.request("PUT", "/large", noise(size))
@@ -316,14 +316,14 @@ def test_what_is_larger_than_a_quota_is_refused(serve: Serve, size: int) -> None
 
 
 def test_open_metrics_take_no_token_from_here(serve: Serve) -> None:
-	"""And nothing else is open."""
+	"""Only the metrics are open."""
 	server = serve("--open-metrics", WAFD_SERVE_TOKEN=TOKEN)
 	assert server.metrics()["wafd_serve_connections"] == 1
 	assert server.request("GET", "/ab/cdef")[0] == 401
 
 
 def test_a_greeting_of_another_version_is_refused(serve: Serve) -> None:
-	"""With why."""
+	"""The answer has the reason."""
 	server = serve()
 	with socket.create_connection(server.address, timeout=PATIENCE) as peer:
 		peer.sendall(hello(lowest=2, highest=9))

@@ -1,4 +1,4 @@
-"""Who gets into `wafd serve`: by which name, from which page, with which token, and how little is given before that."""
+"""Access to `wafd serve`: by which name, from which page, with which token; and how little is used before that."""
 
 import contextlib
 import http.server
@@ -26,7 +26,7 @@ class Peer:
 		self.say(first)
 
 	def say(self, data: bytes) -> None:
-		"""It may be cut off while it still talks."""
+		"""Send bytes. The server may close the connection meanwhile."""
 		with contextlib.suppress(ConnectionError):
 			self.socket.sendall(data)
 
@@ -40,7 +40,7 @@ class Peer:
 		return heard
 
 	def rest(self) -> bytes:
-		"""Whatever comes until the end."""
+		"""All bytes until the end."""
 		heard = b""
 		with contextlib.suppress(ConnectionError):
 			while True:
@@ -102,7 +102,7 @@ def begin_upload(server: Server) -> socket.socket:
 
 
 def is_closed_to_all(server: Server) -> bool:
-	"""In every dialect, for who comes without a token."""
+	"""Tell whether a client without a token is refused in every protocol."""
 	if server.request("GET", "/x")[0] != 401:
 		return False
 	assert server.request("PUT", "/x", b"1")[0] == 401
@@ -118,7 +118,7 @@ def is_closed_to_all(server: Server) -> bool:
 def test_a_token_that_is_added_closes_an_open_server(
 	serve: Serve, tmp_path: pathlib.Path, enter: Callable[[Server], socket.socket]
 ) -> None:
-	"""At once, also for connections that are open, whatever they speak; with the token all goes on."""
+	"""This holds at once, also for open connections of every protocol; clients with the token go on."""
 	tokens = write_tokens(tmp_path / "tokens")
 	server = serve("--tokens", str(tokens))
 	with contextlib.closing(enter(server)) as there:
@@ -134,7 +134,7 @@ def test_a_token_that_is_added_closes_an_open_server(
 
 @pytest.mark.parametrize("text", ["ci write - short", "no line of tokens", f"ci rw - {TOKEN}"])
 def test_a_token_that_is_added_wrongly_closes_an_open_server(serve: Serve, tmp_path: pathlib.Path, text: str) -> None:
-	"""Somebody meant to add one: in doubt nobody is admitted, until the file is mended."""
+	"""The user wanted to add one, so until the file is corrected all clients are refused."""
 	tokens = write_tokens(tmp_path / "tokens")
 	server = serve("--tokens", str(tokens))
 	assert server.request("PUT", "/x", b"1")[0] == 201
@@ -146,7 +146,7 @@ def test_a_token_that_is_added_wrongly_closes_an_open_server(serve: Serve, tmp_p
 
 
 def test_a_file_that_others_may_read_closes_an_open_server(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""Though its content, size and time are those that it had."""
+	"""Content, size and time of the file are unchanged."""
 	tokens = write_tokens(tmp_path / "tokens")
 	server = serve("--tokens", str(tokens))
 	assert server.request("GET", "/x")[0] == 404
@@ -155,7 +155,7 @@ def test_a_file_that_others_may_read_closes_an_open_server(serve: Serve, tmp_pat
 
 
 def test_the_last_token_that_is_removed_opens_nothing(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""Nobody is admitted then, and the log says what to do."""
+	"""All clients are refused then, and the log names the remedy."""
 	tokens = write_tokens(tmp_path / "tokens", f"ci write - {TOKEN}")
 	server = serve("--tokens", str(tokens))
 	client = server.room(TOKEN)
@@ -170,7 +170,7 @@ def test_the_last_token_that_is_removed_opens_nothing(serve: Serve, tmp_path: pa
 
 
 def test_it_is_asked_by_its_own_names_only(serve: Serve) -> None:
-	"""A name that somebody has led to this machine is no way in, neither in Host nor in the target."""
+	"""A foreign name that leads to this machine is refused, in Host and in the target."""
 	server = serve("--host", "cache.example", "--host", "192.0.2.1")
 	port = server.address[1]
 	for host in ["localhost", "127.0.0.1:%d" % port, "[::1]", "cache.example:80", "CACHE.example", "192.0.2.1"]:
@@ -183,7 +183,7 @@ def test_it_is_asked_by_its_own_names_only(serve: Serve) -> None:
 
 
 def test_where_others_may_ask_the_name_of_the_machine_is_its_own(serve: Serve) -> None:
-	"""And any address: those of a container or behind a translation of addresses are not known to it."""
+	"""Any address is accepted: a server in a container or behind a translation of addresses does not know its own."""
 	node = os.uname().nodename
 	server = serve("--listen", "0.0.0.0:0", WAFD_SERVE_TOKEN=TOKEN)
 	for host in [node, node.split(".")[0] + ":7117", "198.51.100.7:80"]:
@@ -195,7 +195,7 @@ def test_where_others_may_ask_the_name_of_the_machine_is_its_own(serve: Serve) -
 
 
 def test_metrics_that_need_no_token_need_a_name(serve: Serve) -> None:
-	"""They are for this machine, and not for pages in its browsers."""
+	"""Such metrics are for this machine, and not for pages in its browsers."""
 	server = serve("--open-metrics", WAFD_SERVE_TOKEN=TOKEN)
 	for path in ("/metrics", "/status"):
 		assert server.request("GET", path)[0] == 200
@@ -215,7 +215,7 @@ FOREIGN: List[Dict[str, str]] = [
 
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_pages_from_elsewhere_neither_read_nor_write(serve: Serve, headers: Dict[str, str]) -> None:
-	"""Also where a token is shown: a browser may have kept it."""
+	"""They are refused also with a token, since a browser may have stored it."""
 	server = serve(WAFD_SERVE_TOKEN=TOKEN)
 	assert server.request("PUT", "/x", b"1", token=TOKEN)[0] == 201
 	for method, body in [("GET", None), ("PUT", b"2"), ("DELETE", None), ("OPTIONS", None), ("PROPFIND", None)]:
@@ -223,7 +223,7 @@ def test_pages_from_elsewhere_neither_read_nor_write(serve: Serve, headers: Dict
 	assert server.request("GET", "/x", token=TOKEN) == (200, b"1")
 
 
-# What a page does to get in: each attempt tells what it was answered.
+# The ways in which a page tries to get in. Each attempt returns its answer.
 ATTACK = """async ([target, redis]) => {
 	const found = {};
 	const attempt = async (name, url, how) => {
@@ -271,7 +271,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 		self.wfile.write(b"<!doctype html><body>")
 
 	def log_message(self, format: str, *args: Any) -> None:
-		"""Nowhere."""
+		"""Write no log."""
 
 
 @contextlib.contextmanager
@@ -303,7 +303,7 @@ def check_nothing_happened(server: Server) -> None:
 		assert there.hear(5) == b"$-1\r\n"
 
 
-def test_a_page_whose_name_was_led_here_neither_reads_nor_writes(serve: Serve, page: Any) -> None:
+def test_a_page_after_dns_rebinding_neither_reads_nor_writes(serve: Serve, page: Any) -> None:
 	"""
 	DNS rebinding in a real browser: where the page came from there is now our server, which is of its origin.
 
@@ -322,7 +322,7 @@ def test_a_page_whose_name_was_led_here_neither_reads_nor_writes(serve: Serve, p
 
 @pytest.mark.parametrize("name", ["other.example", "localhost"])
 def test_a_page_of_another_server_neither_reads_nor_writes(serve: Serve, page: Any, name: str) -> None:
-	"""In a real browser, from another name or only another port; not even commands of Redis in a form."""
+	"""In a real browser, a page from another name or another port is refused, also commands of Redis in a form."""
 	server = serve()
 	assert server.request("PUT", "/secret", b"secret")[0] == 201
 	with pages() as port:
@@ -362,7 +362,7 @@ GREEDY: Dict[str, Tuple[bytes, bytes]] = {
 
 @pytest.mark.parametrize("name", GREEDY)
 def test_without_a_token_there_is_little_memory_and_an_end(serve: Serve, peer: Callable[..., Peer], name: str) -> None:
-	"""Whatever 50 connections send or announce: nothing is taken from what uploads share, and they end."""
+	"""50 connections send or announce as much as they like: they use no memory of uploads, and are closed."""
 	server = serve(WAFD_SERVE_TOKEN=TOKEN)
 	client = server.room(TOKEN)
 	free = count(server, "uploads_free_bytes", TOKEN)
@@ -386,7 +386,7 @@ def test_without_a_token_there_is_little_memory_and_an_end(serve: Serve, peer: C
 
 
 def test_what_comes_byte_by_byte_has_no_more_time(serve: Serve, peer: Callable[..., Peer]) -> None:
-	"""The time for a token is for all of it, and not for each byte."""
+	"""The time limit for a token is for all of it, and not for each byte."""
 	server = serve("--patience", "6", WAFD_SERVE_TOKEN=TOKEN)
 	slow = {
 		b"GET /x HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 8000: b"",
@@ -409,8 +409,8 @@ def test_what_comes_byte_by_byte_has_no_more_time(serve: Serve, peer: Callable[.
 		assert one.rest() == b""
 
 
-def test_many_without_a_token_keep_nobody_with_one_out(serve: Serve, peer: Callable[..., Peer]) -> None:
-	"""They take no place of those, and the oldest of them goes for the next that comes."""
+def test_connections_without_a_token_displace_none_with_one(serve: Serve, peer: Callable[..., Peer]) -> None:
+	"""They use no connection of clients with a token, and the oldest of them is closed for the next one."""
 	server = serve("--max-connections", "40", WAFD_SERVE_TOKEN=TOKEN)
 	first = server.room(TOKEN)
 	idle = [peer(server) for _ in range(300)]
@@ -426,7 +426,7 @@ def test_many_without_a_token_keep_nobody_with_one_out(serve: Serve, peer: Calla
 
 
 def test_a_token_that_is_shown_later_is_no_way_to_keep_a_place(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""A connection that shows a wrong token after a right one is as one that has shown none."""
+	"""A connection that shows a wrong token after a right one is treated as one without a token."""
 	tokens = write_tokens(tmp_path / "tokens", f"ci write - {TOKEN}", f"dev read - {OTHER}")
 	server = serve("--tokens", str(tokens), "--patience", "6")
 	head = "GET /x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n"

@@ -1,4 +1,4 @@
-"""`wafd serve` among peers that mean it no good: they are turned away, it stays small, and others are served."""
+"""`wafd serve` with malicious clients: they are refused, its memory stays small, and others are served."""
 
 import contextlib
 import hashlib
@@ -38,7 +38,7 @@ def turned(server: Server, why: str) -> int:
 
 
 def has_turned(server: Server, why: str, count: int) -> bool:
-	"""So many were turned away; who asks for that may be, too, while the server is busy with them."""
+	"""Tell whether so many clients were refused. The question itself may be refused while the server is busy."""
 	try:
 		return turned(server, why) >= count
 	except ConnectionError:
@@ -58,7 +58,7 @@ SLOW = {
 
 @pytest.mark.parametrize("name", SLOW)
 def test_a_thousand_slow_writers_are_bounded(serve: Serve, name: str) -> None:
-	"""They hold little memory, nobody waits for them, and they have to go."""
+	"""They use little memory, delay no other client, and are closed."""
 	server = serve("--patience", "4")
 	before = server.resident()
 	with crowd(server, MANY, SLOW[name]) as peers:
@@ -78,7 +78,7 @@ def test_a_thousand_slow_writers_are_bounded(serve: Serve, name: str) -> None:
 
 
 def test_uploads_have_to_share_their_memory(serve: Serve) -> None:
-	"""What does not fit goes to files, and all of it comes back."""
+	"""Uploads that do not fit go to files, and come back complete."""
 	server = serve("--uploads", "1MB")
 	content = b"x" * 200_000
 	head = b"PUT /%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n"
@@ -116,7 +116,7 @@ def test_frames_wait_for_memory(serve: Serve) -> None:
 	wait_until("it is given back", lambda: server.metrics()[free] == 4_000_000)
 
 
-def test_who_does_not_read_is_not_answered_on(serve: Serve) -> None:
+def test_a_client_that_does_not_read_gets_no_more_answers(serve: Serve) -> None:
 	"""A hundred ask for gigabytes and read nothing: memory stays small, and they have to go."""
 	server = serve("--patience", "4")
 	client = server.room()
@@ -154,7 +154,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_malformed_ends_its_connection_only(serve: Serve, name: str) -> None:
-	"""And is counted."""
+	"""This is counted."""
 	server = serve()
 	client = server.room()
 	with crowd(server, 1, BROKEN[name]) as (peer,):
@@ -177,7 +177,7 @@ def test_what_is_malformed_ends_its_connection_only(serve: Serve, name: str) -> 
 	],
 )
 def test_a_bad_http_request_is_answered_and_ends(serve: Serve, request_: bytes, status: bytes) -> None:
-	"""With why."""
+	"""The answer has the reason."""
 	server = serve()
 	with crowd(server, 1, request_) as (peer,):
 		answer = b""
@@ -190,7 +190,7 @@ def test_a_bad_http_request_is_answered_and_ends(serve: Serve, request_: bytes, 
 	assert (b"\r\nAllow: GET, HEAD, PUT" in answer) == (status == b"405")
 
 
-def test_changed_bytes_harm_nobody_else(serve: Serve) -> None:
+def test_changed_bytes_harm_no_other_client(serve: Serve) -> None:
 	"""Good requests of each dialect with some of their bytes changed, cut anywhere."""
 	server = serve()
 	chance = random.Random(1)
@@ -215,7 +215,7 @@ def test_changed_bytes_harm_nobody_else(serve: Serve) -> None:
 
 
 def session(server: Server, token: str) -> bytes:
-	"""All that a client sends which stores one entry and what that needs."""
+	"""All messages of a client that store one entry and its blobs."""
 	content = b"content" * 10
 	digest = server.room(token).put(content)
 	size = struct.pack("<Q", len(content))
@@ -224,7 +224,7 @@ def session(server: Server, token: str) -> bytes:
 
 
 def test_what_is_cut_anywhere_stores_nothing(serve: Serve) -> None:
-	"""A session that ends after each of its bytes; whole, it stores its entry."""
+	"""The session is cut after each of its bytes. The complete one stores its entry."""
 	server = serve()
 	whole = session(server, "")
 	before = server.metrics()
@@ -242,7 +242,7 @@ def test_what_is_cut_anywhere_stores_nothing(serve: Serve) -> None:
 
 
 def test_a_session_that_is_played_again_changes_nothing(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""As often as somebody likes who has listened; and it is refused when its token is revoked."""
+	"""A listener may repeat it any number of times, and it is refused when its token is revoked."""
 	tokens = write_tokens(tmp_path / "tokens", f"ci write - {TOKEN}", f"dev read - {OTHER}")
 	server = serve("--tokens", str(tokens))
 	whole = session(server, TOKEN)
@@ -261,7 +261,7 @@ def test_a_session_that_is_played_again_changes_nothing(serve: Serve, tmp_path: 
 
 
 def read_until(peer: socket.socket, last: Optional[bytes]) -> bytes:
-	"""Whatever comes until this, or until the end."""
+	"""All bytes up to these, or up to the end."""
 	answer = b""
 	with contextlib.suppress(ConnectionError):
 		while last is None or not answer.endswith(last):
@@ -273,7 +273,7 @@ def read_until(peer: socket.socket, last: Optional[bytes]) -> bytes:
 
 
 def test_no_more_connections_than_allowed(serve: Serve) -> None:
-	"""The next one is closed at once, and there is room again when one has gone."""
+	"""The next connection is closed at once. When one has ended, there is room again."""
 	server = serve("--max-connections", "10")
 	clients = [server.room() for _ in range(10)]
 	with pytest.raises((EOFError, ConnectionError)):
@@ -291,7 +291,7 @@ def is_welcome(server: Server) -> bool:
 
 
 def test_a_rate_holds_back_one_connection_only(serve: Serve) -> None:
-	"""All that it asked for is answered, in its time."""
+	"""The connection gets all answers, at its rate."""
 	server = serve("--rate", "10")
 	hasty = server.room()
 	hasty.send(frame(0x08, NUMBER) * 25)
@@ -300,7 +300,7 @@ def test_a_rate_holds_back_one_connection_only(serve: Serve) -> None:
 
 
 def test_tokens_are_tried_in_vain(serve: Serve) -> None:
-	"""Each try costs a connection, or is told to come with a token."""
+	"""Each attempt costs a connection, or is answered with a request for a token."""
 	server = serve("--open-metrics", WAFD_SERVE_TOKEN=TOKEN)
 	with crowd(server, 50, hello("guess" * 5)) as peers:
 		for peer in peers:

@@ -1,4 +1,4 @@
-"""`wafd serve` for other people's clients: HTTP storage as ccache, Bazel and sccache use it, and Redis."""
+"""`wafd serve` for other clients: HTTP storage as ccache, Bazel and sccache use it, and Redis."""
 
 import base64
 import contextlib
@@ -40,7 +40,7 @@ def talk(server: Server) -> Iterator[Callable[[bytes, int], bytes]]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_value_is_put_found_and_removed(serve: Serve, path: str) -> None:
-	"""Whatever the layout."""
+	"""This works in each layout."""
 	server = serve()
 	assert server.request("GET", path)[0] == 404
 	assert server.request("HEAD", path)[0] == 404
@@ -54,7 +54,7 @@ def test_a_value_is_put_found_and_removed(serve: Serve, path: str) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 65537, 262144, 262145, 5_000_000])
 def test_values_of_any_size_come_back(serve: Serve, size: int) -> None:
-	"""From memory and from the disk."""
+	"""They come from memory and from the disk."""
 	server = serve("--memory", "1MB")
 	for content in (noise(size), b"z" * size):
 		assert server.request("PUT", "/ab/cdef", content)[0] == 201
@@ -64,7 +64,7 @@ def test_values_of_any_size_come_back(serve: Serve, size: int) -> None:
 
 
 def test_a_value_replaces_the_one_before(serve: Serve) -> None:
-	"""Also when it was there before that one."""
+	"""The new value is found, also by a connection that was open before."""
 	server = serve()
 	for content in (b"one", b"two", b"one", b"three"):
 		server.request("PUT", "/ab/cdef", content)
@@ -75,7 +75,7 @@ def test_a_value_replaces_the_one_before(serve: Serve) -> None:
 
 
 def test_content_of_bazel_has_its_digest(serve: Serve) -> None:
-	"""What does not is refused, and not there."""
+	"""Content with another digest is refused, and not stored."""
 	server = serve()
 	status, words = server.request("PUT", CAS, b"other content")
 	assert (status, words) == (400, b"the content does not have the SHA-256 of its name\n")
@@ -84,7 +84,7 @@ def test_content_of_bazel_has_its_digest(serve: Serve) -> None:
 
 
 def test_one_connection_has_many_requests(serve: Serve) -> None:
-	"""Also when they are sent before the first is answered, and with chunks."""
+	"""Requests may be sent before the first is answered, and with chunks."""
 	server = serve()
 	with contextlib.closing(server.http()) as connection:
 		for number in range(3):
@@ -101,8 +101,8 @@ def test_one_connection_has_many_requests(serve: Serve) -> None:
 		assert say(b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100, 100 * len(answer)) == 100 * answer
 
 
-def test_whoever_expects_it_is_told_to_go_on(serve: Serve) -> None:
-	"""Or what is wrong, before it sends the body."""
+def test_a_client_that_expects_it_is_told_to_go_on(serve: Serve) -> None:
+	"""The client is told to go on, or the error, before it sends the body."""
 	server = serve("--max-blob", "1MB")
 	head = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
 	with talk(server) as say:
@@ -114,7 +114,7 @@ def test_whoever_expects_it_is_told_to_go_on(serve: Serve) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(serve: Serve) -> None:
-	"""Though it did not say so."""
+	"""The request did not announce the size."""
 	server = serve("--max-blob", "1MB")
 	with talk(server) as say:
 		head = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -123,7 +123,7 @@ def test_a_body_that_is_too_large_is_refused(serve: Serve) -> None:
 
 
 def test_http_takes_tokens_in_both_ways(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""As a bearer's and as a password; with rights and namespaces."""
+	"""Tokens are accepted as bearer tokens and as passwords, with rights and namespaces."""
 	lines = [f"ci write team {TOKEN}", f"dev read team {OTHER}", "x write other " + "x" * 20]
 	server = serve("--tokens", str(write_tokens(tmp_path / "tokens", *lines)))
 	basic = {"Authorization": "Basic " + base64.b64encode(b"anybody:" + TOKEN.encode()).decode()}
@@ -137,7 +137,7 @@ def test_http_takes_tokens_in_both_ways(serve: Serve, tmp_path: pathlib.Path) ->
 
 
 def test_webdav_as_far_as_caches_go(serve: Serve) -> None:
-	"""Folders are there when somebody asks, and values have a length."""
+	"""Folders exist when a client asks for them, and values have a length."""
 	server = serve()
 	assert server.request("PROPFIND", "/a/", Depth="0")[0] == 207
 	assert server.request("MKCOL", "/a/b/")[0] == 201
@@ -167,7 +167,7 @@ REDIS = [
 
 
 def test_redis_is_understood_as_far_as_caches_go(serve: Serve) -> None:
-	"""One after the other, and all at once."""
+	"""Commands may come one after the other, or all at once."""
 	server = serve()
 	with talk(server) as say:
 		for request, answer in REDIS:
@@ -178,7 +178,7 @@ def test_redis_is_understood_as_far_as_caches_go(serve: Serve) -> None:
 
 
 def test_redis_has_large_values(serve: Serve) -> None:
-	"""They come in pieces, from and to the disk."""
+	"""Large values come in pieces, from and to the disk."""
 	server = serve()
 	value = noise(3_000_000)
 	with talk(server) as say:
@@ -189,7 +189,7 @@ def test_redis_has_large_values(serve: Serve) -> None:
 
 
 def test_redis_takes_tokens(serve: Serve, tmp_path: pathlib.Path) -> None:
-	"""As passwords, with rights."""
+	"""Tokens are passwords, with rights."""
 	lines = [f"ci write - {TOKEN}", f"dev read - {OTHER}"]
 	server = serve("--tokens", str(write_tokens(tmp_path / "tokens", *lines)))
 	ask, put = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"
@@ -220,7 +220,7 @@ SOURCE = "int main(void) { return %d; }\n"
 	],
 )
 def test_ccache_of_one_machine_warms_that_of_another(serve: Serve, tmp_path: pathlib.Path, storage: str) -> None:
-	"""What was compiled once is a hit for whoever has an empty cache and the same server."""
+	"""Results of one machine are hits for a machine with an empty cache and the same server."""
 	server = serve("--tokens", str(write_tokens(tmp_path / "tokens", f"ci write - {TOKEN}")))
 	host = "%s:%d" % server.address
 	storage = storage.format(host=host, token="user:" + TOKEN, bearer=TOKEN)
@@ -229,7 +229,7 @@ def test_ccache_of_one_machine_warms_that_of_another(serve: Serve, tmp_path: pat
 		source.write_text(SOURCE % number)
 
 	def compile_all(machine: str) -> str:
-		"""What ccache counts on a machine with a cache of its own."""
+		"""The statistics of ccache on a machine with its own cache."""
 		environ = {
 			"PATH": "/usr/bin:/bin",
 			"HOME": str(tmp_path / machine),

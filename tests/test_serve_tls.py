@@ -40,7 +40,7 @@ def request(server: Server, context: ssl.SSLContext, method: str, path: str, bod
 
 @pytest.mark.parametrize("size", [10, 300_000, 5_000_000])
 def test_values_come_back_over_tls(serve: Serve, papers: Papers, size: int) -> None:
-	"""Whatever their size, by HTTP and by the room's protocol."""
+	"""Values of any size come back, by HTTP and by the room's protocol."""
 	server = start(serve, papers)
 	content = hashlib.shake_128(b"noise").digest(size)
 	assert request(server, trust(papers), "PUT", "/x", content) == b""
@@ -53,8 +53,8 @@ def test_values_come_back_over_tls(serve: Serve, papers: Papers, size: int) -> N
 	assert client.get(digests * 3) == [content, b"small"] * 3
 
 
-def test_who_speaks_no_tls_is_turned_away(serve: Serve, papers: Papers) -> None:
-	"""And others go on."""
+def test_a_client_without_tls_is_refused(serve: Serve, papers: Papers) -> None:
+	"""Other clients go on."""
 	server = start(serve, papers)
 	with socket.create_connection(server.address, timeout=PATIENCE) as peer:
 		peer.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
@@ -68,7 +68,7 @@ def test_who_speaks_no_tls_is_turned_away(serve: Serve, papers: Papers) -> None:
 
 
 def test_certificates_are_read_again(serve: Serve, papers: Papers, tmp_path: pathlib.Path) -> None:
-	"""Connections that come then see the new one; a wrong file changes nothing and is told of."""
+	"""Later connections see the new certificate. A wrong file changes nothing and is reported."""
 	names = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
 
 	def use(name: str) -> None:
@@ -99,7 +99,7 @@ def test_certificates_are_read_again(serve: Serve, papers: Papers, tmp_path: pat
 
 
 def test_clients_may_have_to_show_certificates(serve: Serve, papers: Papers) -> None:
-	"""Those that the server trusts, beside their token."""
+	"""Clients need a certificate that the server trusts, beside their token."""
 	server = start(serve, papers, "--tls-client-ca", str(papers["client"]))
 	assert request(server, trust(papers, "client"), "PUT", "/x", b"content") == b""
 	for client in (None, "stranger"):
@@ -109,7 +109,7 @@ def test_clients_may_have_to_show_certificates(serve: Serve, papers: Papers) -> 
 
 
 def test_a_port_may_have_no_tls_beside_one_that_has_it(serve: Serve, papers: Papers) -> None:
-	"""For clients that do not speak it: the same values, tokens and names, over both."""
+	"""It is for clients without TLS: values, tokens and names are the same on both."""
 	server, plain = start_with_plain(serve, papers)
 	assert ask_over_tls(server, papers, "PUT", "/x", b"1")[0] == 201
 	server.address, secure = plain, server.address
@@ -149,7 +149,7 @@ def test_a_port_without_tls_is_no_way_around_what_was_asked_for(
 @pytest.mark.skipif(not shutil.which("ccache") or not shutil.which("gcc"), reason="there is no ccache or no gcc")
 @pytest.mark.parametrize("scheme", ["http", "redis"])
 def test_ccache_reaches_the_port_without_tls(serve: Serve, papers: Papers, tmp_path: pathlib.Path, scheme: str) -> None:
-	"""That of Debian speaks no TLS, and finds there what it has stored."""
+	"""Debian's ccache has no TLS, and finds there the values that it has stored."""
 	_, plain = start_with_plain(serve, papers)
 	(tmp_path / "a.c").write_text("int a;\n")
 	storage = "%s://any:%s@%s:%d" % ((scheme, TOKEN) + plain)

@@ -1,4 +1,4 @@
-"""A tool that does nothing with a copy of Waf says so, once."""
+"""A tool that does nothing with an unknown copy of Waf says so, once."""
 
 import compileall
 import os

@@ -1,4 +1,4 @@
-"""What a build says in the terminal: the line of -p, and what was saved, in the end."""
+"""The terminal output of a build: the line of -p, and the savings at the end."""
 
 import fcntl
 import os
@@ -53,7 +53,7 @@ def last_line(done: Any) -> str:
 
 
 def test_the_last_line_tells_what_was_saved(waf: Any, project: Any) -> None:
-	"""Hits with the time that their commands took when they ran, and what had to run; nothing if there was nothing."""
+	"""The line has the hits with the time that their commands took, and the number of commands that ran."""
 	folder = project(PROJECT)
 	assert re.match(
 		r"prefork: 6 commands: 6 misses( \(\d+ not stored\))?( \(|$)",
@@ -68,7 +68,7 @@ def test_the_last_line_tells_what_was_saved(waf: Any, project: Any) -> None:
 
 
 def test_a_project_keeps_its_own_quiet(waf: Any, project: Any) -> None:
-	"""Options of these names are the project's, wherever it adds them; both are ours where it has none."""
+	"""Options of these names belong to the project, wherever it adds them. Otherwise both are ours."""
 	wscript = """\
 	from waflib import Options
 	def options(opt):
@@ -105,12 +105,12 @@ def test_a_project_keeps_its_own_quiet(waf: Any, project: Any) -> None:
 	],
 )
 def test_the_line_has_only_what_is_known(counts: Any, expected: str) -> None:
-	"""Nothing is said of what was not there or could not be told."""
+	"""The line leaves out everything that is not known."""
 	assert summary.describe(*counts) == expected
 
 
 def test_what_parking_saved_is_not_told_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-	"""Where the engine ran other commands than ours meanwhile, nobody knows which of them were parked."""
+	"""If the engine also ran commands of others, it is not known which of them were parked."""
 	before = summary.Parking(10, 4, 0.1)
 	answers = [before, summary.Parking(15, 7, 0.4), before, summary.Parking(16, 7, 0.4)]
 	monkeypatch.setattr(summary, "ask_status", lambda session: b"report")
@@ -125,7 +125,7 @@ def test_what_parking_saved_is_not_told_of_others(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_engine_tells_what_parking_saves(waf: Any, project: Any, runtime: pathlib.Path, engine: str) -> None:
-	"""Its words about a parked program have the number that we look for."""
+	"""The engine's words about a parked program have the number that we look for."""
 	status = {
 		"on": True,
 		"commands": 2,
@@ -150,7 +150,7 @@ class Screen:
 		self.runtime = runtime
 
 	def run(self, folder: pathlib.Path, *args: str, columns: int = 80, env: Any = ()) -> str:
-		"""All that was written on it."""
+		"""All bytes that were written to the terminal."""
 		master, slave = pty.openpty()
 		fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
 		environ = {**os.environ, "TERM": "xterm", **dict(env)}
@@ -165,7 +165,7 @@ class Screen:
 			if select.select([master], [], [], 1)[0]:
 				try:
 					data = os.read(master, 1 << 16)
-				except OSError:  # nobody has it open any more
+				except OSError:  # all writers have closed it
 					break
 				if not data:
 					break
@@ -181,12 +181,12 @@ def screen(runtime: pathlib.Path) -> Screen:
 
 
 def strip(text: str) -> str:
-	"""Without colours and the cursor's coming and going."""
+	"""The text without colors and control sequences of the cursor."""
 	return re.sub(r"\x1b\[[0-9;?]*[a-zA-JL-Z]", "", text)
 
 
 def test_the_line_fits_the_terminal(screen: Screen, project: Any) -> None:
-	"""Every line is shorter than the terminal is wide, and the last one is whole and ends."""
+	"""Every line is shorter than the terminal is wide, and the last one is complete."""
 	shown = strip(screen.run(project(PROJECT), "configure", "build", "-p", columns=60))
 	lines = re.findall(re.escape(ERASE) + r"(\[\d[^\r\n]*)", shown)
 	assert lines
@@ -195,8 +195,8 @@ def test_the_line_fits_the_terminal(screen: Screen, project: Any) -> None:
 	assert re.search(r"\[6/6\] \[=+>\] 100% .*\d s\r\n", shown)
 
 
-def test_without_colours_and_cursor(screen: Screen, project: Any) -> None:
-	"""On a terminal that can do nothing, lines are whole ones, and few; the locale need not be of UTF-8."""
+def test_without_colors_and_cursor(screen: Screen, project: Any) -> None:
+	"""On a simple terminal there are few, complete lines. The locale need not be UTF-8."""
 	environ = {"TERM": "dumb", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 	shown = screen.run(project(PROJECT), "configure", "build", "-p", env=environ)
 	assert "\x1b" not in shown
@@ -213,8 +213,8 @@ def test_what_is_printed_takes_the_place_of_the_line(screen: Screen, project: An
 	assert not re.search(r"[^\nK]beware", shown)
 
 
-def test_no_line_where_nobody_looks(waf: Any, project: Any) -> None:
-	"""A pipe has none; what -pp tells an IDE, and -p without the tool, is Waf's own."""
+def test_no_line_without_a_terminal(waf: Any, project: Any) -> None:
+	"""There is no line in a pipe; -pp for an IDE, and -p without the tool, are Waf's own."""
 	folder = project(PROJECT)
 	done = waf(folder, "configure", "build", "-p")
 	assert "[6/6]" not in done.stdout + done.stderr
@@ -224,7 +224,7 @@ def test_no_line_where_nobody_looks(waf: Any, project: Any) -> None:
 
 
 def test_stock_waf_has_its_own_line(screen: Screen, project: Any) -> None:
-	"""With --no-prefork -p is what it ever was."""
+	"""With --no-prefork -p is Waf's own."""
 	shown = strip(screen.run(project(PROJECT), "configure", "build", "-p", "--no-prefork"))
 	assert re.search(r"\[6/6\]\[[-\\|/]100%\]\[=+>\]\[\d", shown.replace(" ", "")) or "][100%][" in shown.replace(
 		" ", ""
@@ -234,7 +234,7 @@ def test_stock_waf_has_its_own_line(screen: Screen, project: Any) -> None:
 @pytest.mark.parametrize("hits", [None, 0.925])
 @pytest.mark.parametrize("left", [None, 4000.0])
 def test_any_width_will_do(hits: Any, left: Any) -> None:
-	"""What matters most stays longest: how many of how many, then the share, then the time."""
+	"""The most important parts stay longest: the count, then the percentage, then the time."""
 	view = progress.View(4120, 50000, 35.2, hits, left, 61.0)
 	for columns in range(1, 200):
 		assert len(progress.compose(view, columns)) < max(columns, 2)
@@ -256,7 +256,7 @@ def make_task(bld: Any, name: str, hasrun: int) -> Any:
 
 
 def test_what_remains_is_weighed_by_what_tasks_took(tmp_path: pathlib.Path) -> None:
-	"""A task that took nine seconds is more of a build than one that took one; of a new one the mean is taken."""
+	"""A task that took nine seconds counts more than one that took one. A new task counts as the mean."""
 	bld = SimpleNamespace(
 		bldnode=SimpleNamespace(abspath=lambda: "/p/build"), out_dir=str(tmp_path), variant="", cmd="build", groups=[]
 	)
@@ -270,7 +270,7 @@ def test_what_remains_is_weighed_by_what_tasks_took(tmp_path: pathlib.Path) -> N
 
 
 def test_what_tasks_took_is_kept(waf: Any, project: Any) -> None:
-	"""By all builds, and through clean and configure; a file that cannot be read is as good as none."""
+	"""Times are kept by all builds, also after clean and configure. A file that cannot be read counts as none."""
 	wscript = WSCRIPT.replace("cat ${SRC}", "sleep 0.01; cat ${SRC}").replace("range(6)", "range(2)")
 	folder = project({**PROJECT, "wscript": wscript})
 	waf(folder, "configure", "build")

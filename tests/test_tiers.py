@@ -1,4 +1,4 @@
-"""Stores that machines share: what one has compiled is a hit on another, and no server fails or hangs a build."""
+"""Stores that machines share: results of one machine are hits on another, and no server fails or delays a build."""
 
 import pathlib
 import re
@@ -21,7 +21,7 @@ Start = Callable[[Optional[Handler]], Oddity]
 
 
 def test_what_one_machine_compiled_another_one_hits(machine: Make, redis: RedisServer) -> None:
-	"""With its messages; the second time it is in the store. ``--explain`` names the tier, without its password."""
+	"""The hit has its messages, and then is in the local store. ``--explain`` names the tier, without its password."""
 	first, second = machine(redis.address), machine(redis.address)
 	first.write("x.c", "#warning hear this\nint f;\n")
 	said, remote = shared(first, second, LINE)
@@ -34,7 +34,7 @@ def test_what_one_machine_compiled_another_one_hits(machine: Make, redis: RedisS
 
 
 def test_what_holds_nowhere_is_a_miss_that_says_so(machine: Make, redis: RedisServer) -> None:
-	"""A tier that has nothing, and one whose entries are of other facts; both machines' results are kept there."""
+	"""One tier has nothing, and one has entries with other facts. The results of both machines are kept there."""
 	first, second = machine(redis.address), machine(redis.address)
 	header = first.write("f.h", "int f;\n")
 	first.write("x.c", '#include "f.h"\n')
@@ -53,7 +53,7 @@ def test_what_holds_nowhere_is_a_miss_that_says_so(machine: Make, redis: RedisSe
 
 
 def test_what_is_large_is_fetched_when_it_is_known_to_fit(machine: Make, redis: RedisServer) -> None:
-	"""An object of some megabytes is a value of its own: not asked for by a machine where the entry does not hold."""
+	"""An object of some megabytes is a separate value, which is not requested if the entry does not hold."""
 	first, second, third = machine(redis.address), machine(redis.address), machine(redis.address)
 	noise = first.write_noise()
 	said, remote = shared(first, second, LINE)
@@ -64,7 +64,7 @@ def test_what_is_large_is_fetched_when_it_is_known_to_fit(machine: Make, redis: 
 
 
 def far_away(data: bytes) -> bytes:
-	"""What is said arrives later."""
+	"""Delay all messages."""
 	time.sleep(0.1)
 	return data
 
@@ -72,7 +72,7 @@ def far_away(data: bytes) -> bytes:
 def test_all_that_are_asked_for_at_once_come_in_few_round_trips(
 	machine: Make, redis: RedisServer, oddity: Start
 ) -> None:
-	"""Forty compiles of ninja or make: each a hit, and what the server reads are fewer pieces."""
+	"""Forty compiles of ninja or make are hits, and the server reads fewer pieces."""
 	server = oddity(between(redis.port, far_away))
 	first, second = machine(redis.address), machine(redis.address.replace(str(redis.port), str(server.port)))
 	lines = []
@@ -100,7 +100,7 @@ def test_all_that_are_asked_for_at_once_come_in_few_round_trips(
 
 
 def test_the_next_tier_is_asked_when_one_has_nothing(machine: Make, redis: RedisServer) -> None:
-	"""In the order of the setting; one that is only read is given nothing."""
+	"""Tiers are asked in the order of the setting. A read-only tier gets nothing."""
 	nobody = "redis://127.0.0.1:1"
 	first, second = machine(redis.address), machine(f"{nobody}|read-only {redis.address}|read-only")
 	first.write("x.c", "int f;\n")
@@ -114,7 +114,7 @@ def test_the_next_tier_is_asked_when_one_has_nothing(machine: Make, redis: Redis
 
 
 def test_what_a_later_tier_has_the_earlier_ones_get(machine: Make, redis: RedisServer, tmp_path: pathlib.Path) -> None:
-	"""In the background, with its blobs; but nothing for a client that only reads, nor where nobody may write."""
+	"""This happens in the background, with the blobs; but not for a client or a tier that is read-only."""
 	near, third = RedisServer(tmp_path / "near"), RedisServer(tmp_path / "third")
 	with near.run(), third.run():
 		first = machine(redis.address)
@@ -133,7 +133,7 @@ def test_what_a_later_tier_has_the_earlier_ones_get(machine: Make, redis: RedisS
 
 
 def test_clients_say_what_they_want_of_tiers(machine: Make, redis: RedisServer) -> None:
-	"""Who only reads uploads nothing, who is to cache anew looks nothing up, and who has it disabled does neither."""
+	"""A read-only client uploads nothing, one that recaches looks nothing up, and a disabled one does neither."""
 	first, second = machine(redis.address), machine(redis.address)
 	first.write("x.c", "int f;\n")
 	first.run(LINE, True, WAFCC_DISABLE="1")
@@ -163,7 +163,7 @@ def test_the_setting_may_change_while_the_engine_runs(machine: Make, redis: Redi
 
 
 def test_a_mistake_in_the_setting_is_named_and_stops_nothing(machine: Make) -> None:
-	"""In one line, without the password, and with what to write instead."""
+	"""One line names it, without the password, and says what to write instead."""
 	first = machine("redis://:geheim@host/x")
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -175,7 +175,7 @@ def test_a_mistake_in_the_setting_is_named_and_stops_nothing(machine: Make) -> N
 
 
 def test_a_wrong_password_is_told_and_costs_nothing_else(machine: Make, redis: RedisServer) -> None:
-	"""The builds go on, and the statistics say what to do."""
+	"""The builds go on, and the statistics name the remedy."""
 	first = machine(f"redis://:wrong@127.0.0.1:{redis.port}")
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -183,19 +183,19 @@ def test_a_wrong_password_is_told_and_costs_nothing_else(machine: Make, redis: R
 
 
 def silent(connection: socket.socket) -> None:
-	"""Takes connections and all that is said, and says nothing."""
+	"""Accepts connections and data, and answers nothing."""
 	while connection.recv(65536):
 		pass
 
 
 def garbled(connection: socket.socket) -> None:
-	"""Answers, but not in any language."""
+	"""Answers in no known protocol."""
 	while connection.recv(65536):
 		connection.sendall(b"\x00\xff nonsense\r\n" * 100)
 
 
 def boastful(connection: socket.socket) -> None:
-	"""Says that much is to come."""
+	"""Announces a long answer."""
 	while connection.recv(65536):
 		connection.sendall(b"*1000000000\r\n$2000000000\r\n")
 
@@ -208,7 +208,7 @@ def curt(connection: socket.socket) -> None:
 
 
 def dripping(connection: socket.socket) -> None:
-	"""Answers, a byte at a time, for ever."""
+	"""Answers without end, a byte at a time."""
 	connection.recv(65536)
 	connection.sendall(b"*1\r\n$100000000\r\n")
 	while True:
@@ -218,7 +218,7 @@ def dripping(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("handle", [silent, garbled, boastful, curt, dripping])
 def test_a_server_that_misbehaves_costs_no_result(machine: Make, oddity: Start, handle: Handler) -> None:
-	"""Results are those of a plain build, and the server is left alone after one time-out or some errors."""
+	"""Results are those of a plain build, and the server is not asked any more after one time-out or some errors."""
 	server = oddity(handle)
 	first = machine(f"redis://127.0.0.1:{server.port}|operation-timeout=500|pause=600000")
 	for n in range(8):
@@ -230,8 +230,8 @@ def test_a_server_that_misbehaves_costs_no_result(machine: Make, oddity: Start, 
 	assert sum(lookups.values()) <= (1 if handle in (silent, dripping) else 3), lookups
 
 
-def test_nobody_waits_for_a_dead_server_twice(machine: Make, oddity: Start) -> None:
-	"""Commands that come together are released together by one time-out, which the log has once."""
+def test_a_dead_server_is_waited_for_once(machine: Make, oddity: Start) -> None:
+	"""Commands that wait together are released together by one time-out, which is logged once."""
 	server = oddity(silent)
 	first = machine(f"redis://127.0.0.1:{server.port}|pause=600000")
 	lines = [first.write(f"x{n}.c", f"int f{n};\n") and f"{COMPILERS[0]} -c x{n}.c" for n in range(8)]
@@ -251,7 +251,7 @@ def test_nobody_waits_for_a_dead_server_twice(machine: Make, oddity: Start) -> N
 
 
 def test_a_server_that_comes_back_is_asked_again(machine: Make, redis: RedisServer, tmp_path: pathlib.Path) -> None:
-	"""In the background, without a build that waits for it; a restarted one is found again at once."""
+	"""It is asked in the background, so that no build waits. A restarted server is found again at once."""
 	later = RedisServer(tmp_path / "later")
 	first = machine(f"{later.address}|pause=50")
 	first.write("x.c", "int f;\n")
@@ -273,7 +273,7 @@ def test_a_server_that_comes_back_is_asked_again(machine: Make, redis: RedisServ
 
 
 def test_a_bundle_that_was_damaged_is_none(machine: Make, redis: RedisServer, oddity: Start) -> None:
-	"""Whatever a byte of it is changed to on its way: a miss, never another result."""
+	"""Any changed byte on its way makes it a miss, never another result."""
 	first = machine(redis.address)
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -285,7 +285,7 @@ def test_a_bundle_that_was_damaged_is_none(machine: Make, redis: RedisServer, od
 
 
 def test_a_blob_that_is_another_is_not_used(machine: Make, redis: RedisServer, oddity: Start) -> None:
-	"""A large one that comes by itself, and does not have its digest."""
+	"""A large object comes alone, and does not have its digest."""
 	first = machine(redis.address)
 	first.write_noise()
 	first.until_hit(LINE)
@@ -297,7 +297,7 @@ def test_a_blob_that_is_another_is_not_used(machine: Make, redis: RedisServer, o
 
 
 def test_an_engine_that_ends_has_uploaded_what_it_stored(machine: Make, redis: RedisServer) -> None:
-	"""``--shutdown`` right behind a build loses nothing where the server answers."""
+	"""``--shutdown`` right after a build loses nothing if the server answers."""
 	first, second = machine(redis.address), machine(redis.address)
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)

@@ -1,4 +1,4 @@
-"""Whoever may write to a shared store writes no file that is not declared; where keys are trusted, he causes misses."""
+"""A writer of a shared store can make no file that is not declared. With trusted keys, he can only cause misses."""
 
 import os
 import pathlib
@@ -33,7 +33,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Sho
 
 
 def fill(first: Machine, shop: Shop, line: str = LINE) -> str:
-	"""Have a machine store a compile there, as it should be; its key."""
+	"""Let a machine store a valid compile there, and return its key."""
 	before, uploads = set(shop.keys()), first.remote()["uploads"]
 	first.until_hit(line)
 	first.until_uploaded(uploads + 1)
@@ -42,7 +42,7 @@ def fill(first: Machine, shop: Shop, line: str = LINE) -> str:
 
 
 def victim(machine: Make, shop: Shop, **variables: str) -> Machine:
-	"""One more machine; it has files that somebody might like to write."""
+	"""Another machine, with files that an attacker would like to write."""
 	made = machine(shop.read_only)
 	made.environ.update(variables)
 	for name in (".git/hooks/README", "build/c4che/keep", "other.c"):
@@ -51,7 +51,7 @@ def victim(machine: Make, shop: Shop, **variables: str) -> Machine:
 
 
 def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
-	"""A compile that makes what it makes without us, and why nothing was taken for it."""
+	"""A compile must give the same as without us. Returns why nothing was used for it."""
 	said = made.same(line)
 	remote = made.remote()
 	assert remote["hits"] == 0, said
@@ -95,7 +95,7 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 	],
 )
 def test_an_entry_makes_what_is_declared_or_nothing(machine: Make, shop: Shop, acts: Acts, why: str) -> None:
-	"""No other file is touched, the compile makes what it makes, and the reason is counted and told."""
+	"""No other file is touched, the compile gives the right result, and the reason is counted and told."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	key = fill(first, shop)
@@ -113,7 +113,7 @@ def test_an_entry_makes_what_is_declared_or_nothing(machine: Make, shop: Shop, a
 
 @each_kind
 def test_every_kind_of_store_is_held_to_what_is_declared(machine: Make, shop: Shop) -> None:
-	"""An entry that names a hook, one without its object, one that was cut, and one whose blob is another."""
+	"""Entries: one names a hook, one lacks its object, one was cut, and one has another blob."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	key = fill(first, shop)
@@ -148,7 +148,7 @@ def make_key(at: Machine, name: str) -> Tuple[str, str]:
 
 @each_kind
 def test_only_what_a_trusted_key_has_signed_is_taken(machine: Make, shop: Shop) -> None:
-	"""From every kind of store: nothing that is not signed, or by a stranger, or was changed, moved or cut since."""
+	"""In every kind of store, entries are refused if unsigned, signed by an unknown key, changed, moved or cut."""
 	first = machine(shop.address)
 	private, public = make_key(first, "ours.key")
 	stranger, other = make_key(first, "theirs.key")
@@ -183,7 +183,7 @@ def test_only_what_a_trusted_key_has_signed_is_taken(machine: Make, shop: Shop) 
 
 @redis_alone
 def test_an_old_entry_that_is_signed_says_only_what_was_true(machine: Make, shop: Shop) -> None:
-	"""What is put back there is held against the files as they are now."""
+	"""An old entry that is put back is compared with the present files."""
 	first = machine(shop.address)
 	private, public = make_key(first, "ours.key")
 	first.environ["WAFCC_SIGNINGKEY"] = private
@@ -202,7 +202,7 @@ def test_an_old_entry_that_is_signed_says_only_what_was_true(machine: Make, shop
 
 @redis_alone
 def test_what_was_taken_before_keys_were_named_is_not_taken_any_more(machine: Make, shop: Shop) -> None:
-	"""An entry of others stays one in the own store; what was compiled here is used as ever."""
+	"""An entry of others stays one in the local store; results that were compiled here are used as usual."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	fill(first, shop)
@@ -218,7 +218,7 @@ def test_what_was_taken_before_keys_were_named_is_not_taken_any_more(machine: Ma
 def test_what_a_later_store_has_signed_the_earlier_ones_get_signed(
 	machine: Make, shop: Shop, tmp_path: pathlib.Path
 ) -> None:
-	"""A reader hands it on as it is."""
+	"""A reader passes it on unchanged."""
 	first = machine(shop.address)
 	private, public = make_key(first, "ours.key")
 	first.environ["WAFCC_SIGNINGKEY"] = private
@@ -237,7 +237,7 @@ def test_what_a_later_store_has_signed_the_earlier_ones_get_signed(
 def test_mistakes_in_keys_are_named_and_nothing_is_taken_or_given(
 	machine: Make, shop: Shop, tmp_path: pathlib.Path
 ) -> None:
-	"""In one line that names the thing and the remedy."""
+	"""One line names the thing and the remedy."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	fill(first, shop)
@@ -270,7 +270,7 @@ def test_mistakes_in_keys_are_named_and_nothing_is_taken_or_given(
 
 
 def test_a_key_is_never_overwritten(machine: Make) -> None:
-	"""Nor is a mistake silent."""
+	"""The mistake is reported."""
 	at = machine("")
 	private, public = make_key(at, "ours.key")
 	before = pathlib.Path(private).read_bytes()
@@ -282,7 +282,7 @@ def test_a_key_is_never_overwritten(machine: Make) -> None:
 
 
 def archive(at: Machine, *options: str, name: str = "libx.a", status: int = 0) -> str:
-	"""Make an archive by its facts; what is said of it."""
+	"""Make an archive by its facts, and return the verdict about it."""
 	argv = [at.wafcc, "run", *options, "--", "ar", "rcs", "libx.a", "x.o"]
 	(at.folder / "libx.a").unlink(missing_ok=True)
 	done = subprocess.run(argv, cwd=at.folder, env=at.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE)
@@ -292,7 +292,7 @@ def archive(at: Machine, *options: str, name: str = "libx.a", status: int = 0) -
 
 @redis_alone
 def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: Shop) -> None:
-	"""With the very outputs that it makes it is a hit; with others it is not; its own store serves it in any case."""
+	"""With exactly the declared outputs it is a hit, with others not; the local store serves it in any case."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
@@ -319,7 +319,7 @@ def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: S
 
 @redis_alone
 def test_what_was_taken_for_declared_outputs_is_not_used_without(machine: Make, shop: Shop) -> None:
-	"""What a declaration has brought into the own store is still of others."""
+	"""An entry that came with a declaration is still one of others in the local store."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
@@ -334,7 +334,7 @@ def test_what_was_taken_for_declared_outputs_is_not_used_without(machine: Make, 
 
 @redis_alone
 def test_an_entry_by_facts_makes_only_what_is_declared(machine: Make, shop: Shop) -> None:
-	"""However it spells the others, and whatever it leaves out."""
+	"""Other spellings, and missing declarations, do not help."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
@@ -364,7 +364,7 @@ def test_an_entry_by_facts_makes_only_what_is_declared(machine: Make, shop: Shop
 
 @redis_alone
 def test_a_link_declares_its_output(machine: Make, shop: Shop) -> None:
-	"""By ``-o``: so links are shared as before, where facts are on."""
+	"""Links declare it with ``-o``, so they are shared as before if facts are on."""
 	line = f"{COMPILERS[0]} main.c -o prog"
 	first, second = machine(shop.address), machine(shop.read_only)
 	first.write("main.c", "int main(void) { return 0; }\n")
@@ -394,8 +394,8 @@ def test_links_on_the_way_that_are_ours_are_followed(machine: Make, shop: Shop) 
 
 @redis_alone
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link of somebody else")
-def test_links_of_somebody_else_are_not_followed(machine: Make, shop: Shop) -> None:
-	"""The compiler may do so: nothing of others is written there."""
+def test_links_of_other_users_are_not_followed(machine: Make, shop: Shop) -> None:
+	"""The compiler may follow links; entries of others are not written there."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	(first.folder / "build").mkdir()

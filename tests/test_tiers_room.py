@@ -1,4 +1,4 @@
-"""A team's server as a shared store: many questions over one connection, uploads over another, and liars."""
+"""A team's server as a shared store: many questions over one connection, uploads over another, and lying servers."""
 
 import socket
 import struct
@@ -18,7 +18,7 @@ GREETING = b"\x81" + struct.pack("<HBQ", 1, 3, 64 << 20) + text(b"room")
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_what_one_machine_compiled_another_one_hits(machine: Make, room: Room, is_large: bool) -> None:
-	"""What is small comes along with its entry, what is large in pieces."""
+	"""Small values come with the entry, large ones in pieces."""
 	first, second = machine(room.address), machine(room.address)
 	first.write_noise() if is_large else first.write("x.c", "#warning hear this\nint f;\n")
 	said, remote = shared(first, second, LINE)
@@ -57,7 +57,7 @@ def test_many_keys_go_in_few_frames_over_one_connection(machine: Make, room: Roo
 
 
 def test_a_blob_that_the_server_has_is_not_sent_again(machine: Make, room: Room) -> None:
-	"""Two compiles of one source, with the same object."""
+	"""Two compiles of one source have the same object."""
 	first = machine(room.address)
 	first.write("x.c", "int f;\n")
 	for define in ("-DX", "-DY"):
@@ -66,8 +66,8 @@ def test_a_blob_that_the_server_has_is_not_sent_again(machine: Make, room: Room)
 	assert len(room.entries) == 2 and room.asked["blob"] == len(room.blobs)
 
 
-def test_who_may_not_write_uploads_nothing(machine: Make, room: Room) -> None:
-	"""And reads all the same."""
+def test_a_read_only_client_uploads_nothing(machine: Make, room: Room) -> None:
+	"""It still reads."""
 	first = machine(room.address)
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -83,7 +83,7 @@ def test_who_may_not_write_uploads_nothing(machine: Make, room: Room) -> None:
 
 
 def test_a_wrong_token_is_told_with_its_remedy(machine: Make, room: Room) -> None:
-	"""Without the one that was given."""
+	"""The message does not have the given token."""
 	first = machine(room.address.replace(room.TOKEN, "falsch"))
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -93,7 +93,7 @@ def test_a_wrong_token_is_told_with_its_remedy(machine: Make, room: Room) -> Non
 
 
 def test_a_token_may_be_in_a_file(machine: Make, room: Room) -> None:
-	"""Its first line."""
+	"""The token is the file's first line."""
 	first = machine("")
 	file = first.write("token", room.TOKEN + "\nmore\n")
 	first.environ["WAFCC_REMOTE"] = room.address.replace(room.TOKEN + "@", "") + f"|token-file={file}"
@@ -103,7 +103,7 @@ def test_a_token_may_be_in_a_file(machine: Make, room: Room) -> None:
 
 
 def test_a_connection_that_was_closed_is_made_anew(machine: Make, room: Room) -> None:
-	"""While nobody used it: without an error."""
+	"""The connection was closed while it was idle: there is no error."""
 	first = machine(room.address)
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -116,7 +116,7 @@ def test_a_connection_that_was_closed_is_made_anew(machine: Make, room: Room) ->
 
 
 class Liar(Room):
-	"""Hands out other blobs than their digests say."""
+	"""Serves blobs with another digest than requested."""
 
 	def find(self, whose: int, number: int, fields: Fields) -> Iterator[bytes]:
 		changed = dict.fromkeys(self.blobs, (0, b"not that"))
@@ -128,7 +128,7 @@ class Liar(Room):
 
 
 def test_a_blob_that_is_another_is_not_used(machine: Make) -> None:
-	"""The command runs, and the statistics say what was wrong."""
+	"""The command runs, and the statistics have the error."""
 	liar = Liar()
 	try:
 		first, second = machine(liar.address), machine(liar.address)
@@ -141,7 +141,7 @@ def test_a_blob_that_is_another_is_not_used(machine: Make) -> None:
 
 
 def greeted(*frames: bytes) -> Handler:
-	"""Greets, and answers whatever is said by these frames."""
+	"""Greets, and answers every request with these frames."""
 
 	def handle(connection: socket.socket) -> None:
 		connection.recv(65536)
@@ -180,7 +180,7 @@ def framed(body: bytes) -> bytes:
 def test_a_server_that_misbehaves_costs_no_result(
 	machine: Make, oddity: Callable[[Optional[Handler]], Oddity], handle: Optional[Handler]
 ) -> None:
-	"""Says nothing, or nothing after the greeting, closes, or says what is no answer: results are a plain build's."""
+	"""It sends nothing, only a greeting, closes, or sends a wrong answer: results are a plain build's."""
 	server = oddity(handle)
 	first = machine(f"tcp://127.0.0.1:{server.port}|pause=600000")
 	for n in range(4):

@@ -1,4 +1,4 @@
-"""``wafd serve`` as a shared store: by its own protocol, and by those of others that it speaks as well."""
+"""``wafd serve`` as a shared store: by its own protocol, and by the other protocols that it speaks."""
 
 import pathlib
 import signal
@@ -15,7 +15,7 @@ ONE, TWO = "1" * 20, "2" * 20
 
 @pytest.fixture
 def server(serve: Any, tmp_path: pathlib.Path) -> Any:
-	"""One that knows who may write, and who may not."""
+	"""A server with a token that may write, and one that may not."""
 	lines = [f"ci write - {TOKEN}", f"dev read - {OTHER}", f"one write one {ONE}", f"two write two {TWO}"]
 	tokens = write_tokens(tmp_path / "tokens", *lines)
 	return serve("--tokens", str(tokens))
@@ -46,7 +46,7 @@ def write_source(machine: Machine, is_large: bool) -> None:
 def test_what_one_machine_compiled_another_one_hits(
 	machine: Make, server: Any, scheme: str, login: str, rest: str, is_large: bool
 ) -> None:
-	"""Who may only read has hits as well, and writes nothing."""
+	"""A read-only client has hits as well, and writes nothing."""
 	first = machine(address(server, scheme, login.format(TOKEN), rest))
 	second = machine(address(server, scheme, login.format(OTHER), rest))
 	write_source(first, is_large)
@@ -56,7 +56,7 @@ def test_what_one_machine_compiled_another_one_hits(
 
 
 def test_another_namespace_has_nothing_of_it(machine: Make, server: Any) -> None:
-	"""Though its server is the same."""
+	"""The server is the same."""
 	first, second = (machine(address(server, "tcp", *login)) for login in ((ONE, "/one"), (TWO, "/two")))
 	first.write("x.c", "int f;\n")
 	said, remote = shared(first, second, LINE)
@@ -64,7 +64,7 @@ def test_another_namespace_has_nothing_of_it(machine: Make, server: Any) -> None
 
 
 def test_what_was_uploaded_outlives_the_server(machine: Make, server: Any) -> None:
-	"""One that is killed, and started again elsewhere."""
+	"""The server is killed, and started again elsewhere."""
 	first = machine(address(server, "tcp", TOKEN))
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)

@@ -1,4 +1,4 @@
-"""Shared stores behind TLS: a certificate that somebody trusted has signed, or nothing is asked."""
+"""Shared stores behind TLS: the certificate has a trusted signature, or no request is sent."""
 
 import pathlib
 import shutil
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 class Certificates(NamedTuple):
-	"""A server's, with its key, and whose signature it has."""
+	"""A server's certificate and key, and the certificate of the signer."""
 
 	ca: pathlib.Path
 	certificate: pathlib.Path
@@ -55,7 +55,7 @@ def hits(machine: Make, address: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("redis-server"), reason="apt-get install redis-server")
 def test_redis(machine: Make, certificates: Certificates, tmp_path: pathlib.Path) -> None:
-	"""A real one that speaks TLS only."""
+	"""A real server that speaks TLS only."""
 	server = RedisServer(tmp_path / "redis")
 	port = free_port()
 	pem = {"cert-file": certificates.certificate, "key-file": certificates.key, "ca-cert-file": certificates.ca}
@@ -65,7 +65,7 @@ def test_redis(machine: Make, certificates: Certificates, tmp_path: pathlib.Path
 
 
 def test_https(machine: Make, certificates: Certificates) -> None:
-	"""By the name of the host, too."""
+	"""The server is also reached by the name of the host."""
 	server = BazelRemote()
 	server.socket = certificates.context().wrap_socket(server.socket, server_side=True)
 	with server.run():
@@ -82,8 +82,8 @@ def test_a_team_s_server(machine: Make, certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["https", "tcps", "rediss"])
-def test_a_certificate_that_nobody_trusted_has_signed(machine: Make, certificates: Certificates, scheme: str) -> None:
-	"""Nothing is said to whoever has it."""
+def test_a_certificate_without_a_trusted_signature(machine: Make, certificates: Certificates, scheme: str) -> None:
+	"""Nothing is sent to the server."""
 	room = Room(certificates.context())
 	try:
 		first = machine(f"{scheme}://geheim@127.0.0.1:{room.oddity.port}")
@@ -97,7 +97,7 @@ def test_a_certificate_that_nobody_trusted_has_signed(machine: Make, certificate
 
 
 def test_a_file_that_is_no_certificate_is_named(machine: Make) -> None:
-	"""In the log; the other stores are asked."""
+	"""The log names it; the other stores are asked."""
 	first = machine("rediss://h|ca=/dev/null redis://127.0.0.1:1")
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)

@@ -17,7 +17,7 @@ pytestmark = [
 def test_a_second_machine_compiles_nothing(
 	waf: Any, project: Any, machine: Callable[[str], Machine], redis: RedisServer
 ) -> None:
-	"""All that stock Waf makes is there, byte by byte, and the static library is shared too."""
+	"""All files of stock Waf are there, byte by byte, and the static library is shared too."""
 	folder = project(PROJECT)
 
 	def build(at: Machine) -> Any:

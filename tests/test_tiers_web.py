@@ -17,7 +17,7 @@ KEYS = f"|access-key={S3.KEY}|secret-key={S3.SECRET}"
 @needs_nginx
 @pytest.mark.parametrize("is_large", [False, True])
 def test_nginx_with_webdav(machine: Make, nginx: Nginx, is_large: bool) -> None:
-	"""It wants a password, and closes connections after some requests."""
+	"""The server wants a password, and closes connections after some requests."""
 	first, second = machine(nginx.address), machine(nginx.address)
 	first.write_noise() if is_large else first.write("x.c", "int f;\n")
 	said, remote = shared(first, second, LINE)
@@ -29,7 +29,7 @@ def test_nginx_with_webdav(machine: Make, nginx: Nginx, is_large: bool) -> None:
 
 @needs_nginx
 def test_a_wrong_login_is_told_with_its_remedy(machine: Make, nginx: Nginx) -> None:
-	"""Once in the statistics per request, and no build fails."""
+	"""It is counted once per request, and no build fails."""
 	first = machine(nginx.address.replace("geheim", "falsch"))
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -51,7 +51,7 @@ def test_the_layout_of_bazel_remote(machine: Make, bazel: BazelRemote, is_large:
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_a_bucket(machine: Make, s3: S3, is_large: bool) -> None:
-	"""Every request is signed, and for a bucket in a path."""
+	"""Every request is signed, also for a bucket in a path."""
 	first, second = machine(s3.address + KEYS), machine(s3.address + KEYS)
 	first.write_noise() if is_large else first.write("x.c", "int f;\n")
 	said, remote = shared(first, second, LINE)
@@ -61,8 +61,8 @@ def test_a_bucket(machine: Make, s3: S3, is_large: bool) -> None:
 
 @pytest.mark.skipif(not Moto.PROGRAM, reason="pip install 'moto[s3]' flask flask-cors")
 @pytest.mark.parametrize("is_large", [False, True])
-def test_a_bucket_of_somebody_else_s_server(machine: Make, moto: Moto, is_large: bool) -> None:
-	"""moto takes our requests for those of any client of Amazon's."""
+def test_a_bucket_of_another_server(machine: Make, moto: Moto, is_large: bool) -> None:
+	"""moto accepts our requests as those of a client of Amazon's."""
 	first, second = machine(moto.address), machine(moto.address)
 	first.write_noise() if is_large else first.write("x.c", "int f;\n")
 	said, remote = shared(first, second, LINE)
@@ -71,7 +71,7 @@ def test_a_bucket_of_somebody_else_s_server(machine: Make, moto: Moto, is_large:
 
 
 def test_keys_come_from_the_environment_too(machine: Make, s3: S3) -> None:
-	"""By the variables that everybody uses, of whoever starts the engine."""
+	"""The keys are in the usual variables of the process that starts the engine."""
 	endpoint = f"http://127.0.0.1:{s3.port}"
 	keys = {"AWS_ACCESS_KEY_ID": s3.KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET, "AWS_REGION": s3.REGION}
 	both = [machine(f"s3://bucket/pre/fix{PATIENT}") for _ in range(2)]
@@ -84,7 +84,7 @@ def test_keys_come_from_the_environment_too(machine: Make, s3: S3) -> None:
 
 
 def test_a_wrong_key_is_refused_and_told_without_it(machine: Make, s3: S3) -> None:
-	"""By the server, which compares signatures."""
+	"""The server compares signatures."""
 	first = machine(s3.address + f"|access-key={s3.KEY}|secret-key=geheim")
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
@@ -117,7 +117,7 @@ def reply(text: bytes) -> Handler:
 def test_answers_that_are_none(
 	machine: Make, oddity: Callable[[Optional[Handler]], Oddity], text: bytes, layout: str
 ) -> None:
-	"""Whatever a server says: the results are a plain build's."""
+	"""With any answer of the server, results are a plain build's."""
 	server = oddity(reply(text))
 	first = machine(f"http://127.0.0.1:{server.port}/|layout={layout}|operation-timeout=500|pause=600000")
 	for n in range(4):
@@ -127,7 +127,7 @@ def test_answers_that_are_none(
 
 
 def test_a_slow_nginx_is_left_alone(machine: Make, oddity: Callable[[Optional[Handler]], Oddity]) -> None:
-	"""Nothing that takes a connection and says nothing is asked twice."""
+	"""A server that accepts a connection and answers nothing is asked only once."""
 	server = oddity(reply(b""))
 	first = machine(f"http://127.0.0.1:{server.port}/|pause=600000")
 	for n in range(4):

@@ -1,4 +1,4 @@
-"""The picture of a build says what happened: who ran when, with whom, after whom, and why slots were idle."""
+"""The picture of a build: what ran, when, beside what, after what, and why slots were idle."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ ENGINE = "the engine has commands, and starts them or asks its cache"
 DEPENDENCY = "nothing is ready: all wait for others"
 TAIL = "nothing is left but the last ones"
 
-# two that run only together, one that Python runs beside a command of its own, and a chain with a fork
+# two that run only together, one with Python code beside a command of its own, and a chain with a fork
 MEETING = """\
 import os
 def options(opt):
@@ -41,12 +41,12 @@ def build(bld):
 
 
 def overlap(one: Row, other: Row) -> int:
-	"""Microseconds in which both ran."""
+	"""The microseconds in which both ran."""
 	return min(one.end, other.end) - max(one.start, other.start)
 
 
 def draw(waf: Any, folder: pathlib.Path, *args: str, **kwargs: Any) -> Picture:
-	"""Build with a picture; see that its sums are whole and its trace well formed."""
+	"""Build with a picture, and check that its sums are complete and its trace well formed."""
 	done = waf(folder, *(args or ("configure", "build")), "--timeline=picture", **kwargs)
 	picture = read_picture(folder / "picture.html")
 	assert "Timeline: " in done.stdout + done.stderr
@@ -56,7 +56,7 @@ def draw(waf: Any, folder: pathlib.Path, *args: str, **kwargs: Any) -> Picture:
 
 
 def check_sums(picture: Picture) -> None:
-	"""Whatever ran: used and idle slots are all slots, and nothing ran outside of the build."""
+	"""Used and idle slots add up to all slots, and nothing ran outside of the build."""
 	build = picture.build
 	assert abs(build["busy"] + picture.idle() - build["jobs"] * picture.wall) < 1000 + 2 * len(build["reasons"])
 	assert all(build["begun"] <= row.start <= row.end <= build["ended"] for row in picture.rows)
@@ -72,7 +72,7 @@ def check_sums(picture: Picture) -> None:
 	[("prefork", ["-j2"], "slot"), ("prefork", ["-j2", "--threads"], "slot"), ("timeline", ["-j2"], "thread")],
 )
 def test_what_happened(waf: Any, project: Any, engine: str, tool: str, options: List[str], lane: str) -> None:
-	"""Two that meet overlap, in two lanes; who waits is idle for that reason; the chain is the longest one."""
+	"""Tasks that meet overlap, in two lanes; a waiting task makes a slot idle; the chain is the longest one."""
 	folder = project({"wscript": MEETING % {"tool": tool}})
 	picture = draw(waf, folder, "configure", "build", *options)
 	one, two, slow, last, own = (picture[name + ".txt"] for name in ("one", "two", "slow", "last", "own"))
@@ -99,7 +99,7 @@ def test_what_happened(waf: Any, project: Any, engine: str, tool: str, options: 
 
 
 def test_one_after_the_other(waf: Any, project: Any, engine: str) -> None:
-	"""With -j1 nothing overlaps, and each task that is one command is one row."""
+	"""With -j1 nothing overlaps, and each task with one command is one row."""
 	text = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
 	text += "\tfor n in range(4):\n\t\tbld(rule='echo > ${TGT}', target='%d.txt' % n)\n"
 	picture = draw(waf, project({"wscript": text}), "configure", "build", "-j1")
@@ -151,7 +151,7 @@ def test_hits_and_misses(waf: Any, project: Any, home: pathlib.Path, engine: str
 
 
 def test_parked_commands_are_told_from_others(waf: Any, project: Any, engine: str) -> None:
-	"""An engine that parks nothing spawns all; one that does has some that were parked, when it has seen enough."""
+	"""An engine without parking spawns all; one with parking parks some, when it has seen enough."""
 	text = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
 	text += "\tfor n in range(30):\n\t\tbld(rule='sleep 0.01 && echo > ${TGT}', target='%d.txt' % n, always=True)\n"
 	folder = project({"wscript": text})
@@ -164,7 +164,7 @@ def test_parked_commands_are_told_from_others(waf: Any, project: Any, engine: st
 
 
 def test_failed_build_is_drawn(waf: Any, project: Any, engine: str) -> None:
-	"""What ran before the failure is there, and the failed task is named as such."""
+	"""Tasks before the failure are there, and the failed task is marked."""
 	folder = project({"wscript": PLAIN % "", **SOURCES, "b.c": "#error no\n"})
 	picture = draw(waf, folder, "configure", "build", "-j1", status=1)
 	assert picture.build["outcome"] == "failed"
@@ -173,7 +173,7 @@ def test_failed_build_is_drawn(waf: Any, project: Any, engine: str) -> None:
 
 
 def test_interrupted_build_is_drawn(project: Any, engine: str, runtime: pathlib.Path) -> None:
-	"""After Ctrl-C the picture has what was under way, as cut off, and the chain to it."""
+	"""After Ctrl-C the picture has the unfinished tasks, as cut off, and the chain to them."""
 	text = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
 	text += "\tbld(rule='echo > ${TGT}', target='first.txt')\n"
 	text += "\tbld(rule='echo > %s/begun && sleep 60', source='first.txt', target='never.txt')\n" % "${bld.bldnode}"
@@ -199,7 +199,7 @@ def test_interrupted_build_is_drawn(project: Any, engine: str, runtime: pathlib.
 
 @pytest.mark.parametrize("name", ["no/such/folder/picture", "build.txt/picture", ".", "taken"])
 def test_no_build_where_nothing_can_be_written(waf: Any, project: Any, engine: str, name: str) -> None:
-	"""One line that names the file, before any task runs."""
+	"""One line names the file, before any task runs."""
 	folder = project({"wscript": PLAIN % "", **SOURCES, "build.txt": "", "taken.html/file": ""})
 	done = waf(folder, "configure", "build", f"--timeline={name}", status=None)
 	assert done.returncode not in (0, None)
@@ -231,7 +231,7 @@ for kind in 'debug release'.split():
 
 
 def test_variants_and_groups(waf: Any, project: Any, engine: str) -> None:
-	"""Two builds of one run are two pictures in one page; a group waits for all of the one before."""
+	"""Two builds of one run are two pictures in one page; a group waits for all tasks of the group before."""
 	folder = project({"wscript": VARIANTS})
 	debug = draw(waf, folder, "configure", "build_debug", "build_release", "-j2")
 	data = read_data(folder / "picture.html")
@@ -246,7 +246,7 @@ def test_variants_and_groups(waf: Any, project: Any, engine: str) -> None:
 
 
 def test_another_build_has_the_slots(waf: Any, project: Any, engine: str) -> None:
-	"""Where the engine gives its slots to another build, that is the reason."""
+	"""If the engine gives its slots to another build, that is the reason."""
 	text = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
 	other = text + "\tfor n in range(2):\n\t\tbld(rule='echo > %d.txt; until test -e stop; do sleep 0.02; done' % n)\n"
 	ours = text + "\tfor n in range(4):\n\t\tbld(rule='sleep 0.7; echo > ${TGT}', target='%d.txt' % n)\n"
@@ -269,7 +269,7 @@ def test_another_build_has_the_slots(waf: Any, project: Any, engine: str) -> Non
 
 
 def test_resident_runs_for_a_picture(resident: Any, tmp_path: pathlib.Path) -> None:
-	"""A resident process that would answer from what it knows does not: there is a picture each time."""
+	"""The resident process does not answer from memory here: there is a picture each time."""
 	text = "def options(opt):\n\topt.load('resident timeline')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
 	made = resident({"wscript": text + "\tbld(rule='echo > ${TGT}', target='a.txt')\n"})
 	made.settle("build")
@@ -283,7 +283,7 @@ def test_resident_runs_for_a_picture(resident: Any, tmp_path: pathlib.Path) -> N
 
 
 def test_nothing_is_there_without_the_option(waf: Any, project: Any, engine: str) -> None:
-	"""No module of it is loaded, no function of Waf's is another, and there is no file."""
+	"""Without the option no module is loaded, no function of Waf is replaced, and there is no file."""
 	text = PLAIN % "" + "\tbld.add_post_fun(look)\n"
 	text += "def look(bld):\n\timport sys\n\tfrom waflib import Runner\n"
 	text += "\tnames = [x for x in sys.modules if x.split('.')[-1] in ('recording', 'meter', 'analysis', 'picture')]\n"

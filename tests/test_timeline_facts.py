@@ -1,4 +1,4 @@
-"""What a picture says of chains and idle slots, for builds that were thought out beforehand."""
+"""The chains and idle slots of a picture, for invented builds."""
 
 import random
 from typing import Any, Dict, List, Sequence, Tuple
@@ -20,7 +20,7 @@ def find_chain(times: Dict[Any, Tuple[float, float]], stages: Any = None, **more
 
 
 def test_longest_chain_of_a_diamond() -> None:
-	"""Of two ways the longer one counts, though the other one may have ended later."""
+	"""The longer one of two ways counts, even if the other one has ended later."""
 	top = Task()
 	left, right = Task(top), Task(top)
 	bottom = Task(left, right)
@@ -32,7 +32,7 @@ def test_longest_chain_of_a_diamond() -> None:
 
 
 def test_chain_goes_through_what_did_not_run() -> None:
-	"""A task that was up to date passes on what it waited for."""
+	"""A task that was up to date passes its waiting on."""
 	first = Task()
 	skipped = Task(first)
 	last = Task(skipped)
@@ -41,7 +41,7 @@ def test_chain_goes_through_what_did_not_run() -> None:
 
 
 def test_chain_goes_through_groups_that_waf_has_taken_apart() -> None:
-	"""Who waited for a group of tasks waited for each of it, though Waf has forgotten by the end."""
+	"""A task that waited for a group waited for each of its tasks, though Waf has dropped the group by the end."""
 	quick, slow, one, other = Task(), Task(), Task(), Task()
 	group = object()
 	heirs = [(group, {one, other})]
@@ -58,13 +58,13 @@ def test_chain_goes_from_build_group_to_build_group() -> None:
 
 
 def test_chain_goes_from_maker_to_made() -> None:
-	"""A task that another one has made while it ran comes after it."""
+	"""A task that another one has made while it ran comes after that one."""
 	maker, made = Task(), Task()
 	assert find_chain({maker: (0, 2), made: (2, 3)}, makers={made: maker}).longest() == [0, 1]
 
 
 def test_long_chains_and_circles_end() -> None:
-	"""A chain is longer than Python's stack, and a circle, which only an unfinished build can have, is left."""
+	"""A chain may be longer than Python's stack. A cycle, which only an unfinished build can have, is left."""
 	tasks = [Task()]
 	for _ in range(20000):
 		tasks.append(Task(tasks[-1]))
@@ -80,7 +80,7 @@ def test_long_chains_and_circles_end() -> None:
 
 
 def scene(jobs: int = 2, end: float = 10.0, **more: Any) -> idle.Circumstances:
-	"""A build with a second before its scheduler and one after it, whose own thread always waits."""
+	"""A build with a second before its scheduler and one after it, whose main thread always waits."""
 	fields: Dict[str, Any] = {
 		"begun": 0.0,
 		"ended": end,
@@ -105,13 +105,13 @@ def reasons(where: idle.Circumstances, spans: Sequence[idle.Span]) -> List[Tuple
 
 
 def test_nothing_is_ready() -> None:
-	"""A free slot while the next task waits for one that runs; and one that is left while the last runs alone."""
+	"""A slot is idle while the next task waits for one that runs, and while the last task runs alone."""
 	found = reasons(scene(), [span(0, 1, 5), span(1, 5, 9, blocker=0)])
 	assert found == [(idle.BEFORE, -1, 2), (idle.DEPENDENCY, 0, 4), (idle.TAIL, 1, 4), (idle.AFTER, -1, 2)]
 
 
 def test_waf_itself_is_busy() -> None:
-	"""Time in which Waf's own thread posts, or does not wait, is its own."""
+	"""Time in which Waf's own thread posts, or does not wait, is counted for that thread."""
 	where = scene(jobs=1, posts=[(1, 2)], waits=[(3, 9)])
 	assert reasons(where, [span(0, 3, 9)]) == [
 		(idle.BEFORE, -1, 1),
@@ -125,25 +125,25 @@ def test_waf_itself_is_busy() -> None:
 	("others", "reason"), [([(4.0, 0)], idle.ENGINE), ([(4.0, 3)], idle.OTHERS), ([], idle.ENGINE)]
 )
 def test_the_engine_has_it(others: Any, reason: int) -> None:
-	"""A command that was sent and has not begun: other builds have the slots, or the engine takes its time."""
+	"""A sent command has not begun: other builds have the slots, or the engine is slow."""
 	found = reasons(scene(jobs=1, others=others), [span(0, 5, 9, sent=4), span(1, 1, 4)])
 	assert (reason, -1, 1.0) in found and {each[0] for each in found} == {idle.BEFORE, idle.AFTER, reason}
 
 
 def test_python_that_waits_for_a_slot_uses_none() -> None:
-	"""While a task of Python waits in the engine, its slot is idle for that reason."""
+	"""While a task of Python code waits in the engine, its slot is idle for that reason."""
 	found = reasons(scene(jobs=1), [span(0, 1, 9, pauses=[(3, 5)])])
 	assert (idle.ENGINE, -1, 2.0) in found
 
 
 def test_more_than_slots_is_not_more_than_all() -> None:
-	"""Python's tasks run beside the slots: what is used is never more than there is."""
+	"""Tasks of Python code run beside the slots: used slots are never more than all slots."""
 	found = idle.find_idle(scene(jobs=2), [span(n, 1, 9) for n in range(5)])
 	assert found.busy == 16
 
 
 def test_sums_hold_for_random_builds() -> None:
-	"""Used and idle are all slots, whatever ran; and what is drawn of very many has the same sum."""
+	"""Used and idle slots add up to all slots, and what is drawn of very many has the same sum."""
 	seed = random.SystemRandom().randrange(1 << 30)
 	print("seed", seed)
 	draw = random.Random(seed)

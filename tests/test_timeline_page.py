@@ -94,7 +94,7 @@ def spot(seen: Any, row: int) -> Tuple[float, float]:
 
 
 def color_at(seen: Any, row: int) -> str:
-	"""What is drawn in the middle of a row, low enough to miss its name."""
+	"""The color in the middle of a row, low enough to miss its name."""
 	settle(seen)
 	script = """row => {
 	const ratio = window.devicePixelRatio || 1, x = xOf((page.rows.start[row] + page.rows.end[row]) / 2);
@@ -160,7 +160,7 @@ def test_zoom_and_hover(open_page: Any) -> None:
 
 
 def test_filter_tables_and_chain(open_page: Any) -> None:
-	"""What the filter leaves is summed and listed, the rest is dim; tables lead to their rows; the chain is drawn."""
+	"""The filter's tasks are summed and listed, the rest is dim; tables lead to their rows; the chain is drawn."""
 	rows, end = make_rows(60)
 	seen = open_page([make_built(rows, end)])
 	assert seen.locator("#title").inner_text() == "waf build in <b>demo</b>: succeeded"
@@ -199,7 +199,7 @@ def test_filter_tables_and_chain(open_page: Any) -> None:
 
 
 def test_phone_by_night(open_page: Any) -> None:
-	"""On a phone nothing is wider than the screen, two fingers zoom, a touch tells; by night the page is dark."""
+	"""On a phone nothing is wider than the screen, two fingers zoom, a touch tells more; by night the page is dark."""
 	rows, end = make_rows(60)
 	second = make_built(rows[:5], end, name="build_release", outcome="failed")
 	seen = open_page([make_built(rows, end), second], size="phone", dark=True)
@@ -255,7 +255,7 @@ HOSTILE = "</script><script>document.title='broken'</script><!--<script>\\u2028'
 
 
 def test_names_are_text(open_page: Any) -> None:
-	"""What a file is called is shown as it is, whatever it would mean in a page."""
+	"""The name of a file is shown unchanged, also if it looks like HTML."""
 	rows, end = make_rows(3)
 	rows[0].name = rows[0].target = rows[1].words = HOSTILE
 	rows[0].end = rows[0].start + 1

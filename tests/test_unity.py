@@ -1,4 +1,4 @@
-"""Builds with the tool unity: what is compiled together, that it means the same, and what runs again after edits."""
+"""Builds with the tool unity: which sources are compiled together, the same meaning, and what runs after edits."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def program(count: int = 6, attributes: str = "", load: str = "bld.load('unity')
 
 
 def compiled(done: Any) -> List[str]:
-	"""What was compiled, in order of the names; batches by their members."""
+	"""The compiled sources, in order of their names; batches by their members."""
 	found = re.findall(r"^\[ *\d+/\d+\] Compiling (\S+)", done.stdout + done.stderr, re.MULTILINE)
 	return sorted("batch" if re.search(r"unity_\d+_\w+\.(c|cxx)$", name) else name for name in found)
 
@@ -78,7 +78,7 @@ def counted(tmp_path: pathlib.Path) -> Any:
 
 @pytest.mark.parametrize("family", ["gcc", "clang"])
 def test_conflicting_sources_behave_the_same(waf: Any, project: Any, family: str) -> None:
-	"""Statics, macros, pragmas, overloads and the order before main are what they are without unity."""
+	"""Statics, macros, pragmas, overloads and the order before main are the same as without unity."""
 	folder = project(conflicts())
 	env = {"CC": family, "CXX": {"gcc": "g++", "clang": "clang++"}[family]}
 	for out, choice in (("plain", "off"), ("together", "on")):
@@ -93,7 +93,7 @@ def test_conflicting_sources_behave_the_same(waf: Any, project: Any, family: str
 
 
 def test_messages_and_debug_information_name_the_sources(waf: Any, project: Any) -> None:
-	"""A warning, __FILE__ and the table of lines say what they say without unity."""
+	"""A warning, __FILE__ and the table of lines are the same as without unity."""
 	files = program()
 	files["f3.c"] = "const char *file(void) { return __FILE__; }\nint f3(void) { int unused; return 3; }\n"
 	files["f4.c"] = "#include <stdio.h>\nconst char *file(void);\nint f4(void) { puts(file()); return 4; }\n"
@@ -114,7 +114,7 @@ def test_messages_and_debug_information_name_the_sources(waf: Any, project: Any)
 
 
 def test_objects_are_in_the_order_of_the_sources(waf: Any, project: Any) -> None:
-	"""What is compiled alone is linked where it would be linked without unity."""
+	"""Sources that are compiled alone are linked in the same place as without unity."""
 	files = program(4, ", unity_exclude='f1.c'")
 	for n in range(4):
 		files["f%d.c" % n] += '__attribute__((constructor)) static void start(void) { puts("%d"); }\n' % n
@@ -128,7 +128,7 @@ def test_objects_are_in_the_order_of_the_sources(waf: Any, project: Any) -> None
 
 
 def test_without_a_load_in_build_only_the_feature_counts(waf: Any, project: Any) -> None:
-	"""As with Waf's own tool, `opt.load` gives the option and the feature, `bld.load` has all targets built so."""
+	"""As with Waf's own tool, `opt.load` adds the option and the feature, and `bld.load` builds all targets so."""
 	files = program(3, load="pass")
 	files["wscript"] += "\tbld.program(source=bld.path.ant_glob('*.c'), target='other', features='unity', idx=7)\n"
 	folder = project(files)
@@ -192,7 +192,7 @@ def test_two_targets_share_sources(waf: Any, project: Any) -> None:
 
 
 def test_generated_sources_and_headers(waf: Any, project: Any) -> None:
-	"""What a build makes is compiled alone, and batches wait for generated headers; nothing runs again after that."""
+	"""Generated sources are compiled alone, and batches wait for generated headers; nothing runs again after that."""
 	files = program(4)
 	files["f1.c"] = '#include "made.h"\nint f1(void) { return MADE; }\n'
 	files["wscript"] = files["wscript"].replace("bld.program", "make(bld)\n\tbld.program") + (
@@ -260,7 +260,7 @@ def clashing(count: int = 16) -> Dict[str, str]:
 
 
 def test_a_conflict_is_found_and_remembered(waf: Any, project: Any, counted: Any) -> None:
-	"""The one that does not compile with others is compiled alone, and stays so until it or its opponent changes."""
+	"""The source that does not compile with others is compiled alone, until it or the conflicting source changes."""
 	folder = project(clashing())
 	waf(folder, "configure", env=counted.env)
 	counted()
@@ -283,7 +283,7 @@ def test_a_conflict_is_found_and_remembered(waf: Any, project: Any, counted: Any
 
 
 def test_many_conflicts_are_parted_by_halves(waf: Any, project: Any, counted: Any) -> None:
-	"""Each source of a dozen that all clash is compiled alone but one, the innocent stay together."""
+	"""Of a dozen sources that all conflict, all but one are compiled alone, and the others stay together."""
 	files = clashing(24)
 	files.update(("f%d.c" % n, CLASH % (n, n)) for n in range(12))
 	folder = project(files)
@@ -297,7 +297,7 @@ def test_many_conflicts_are_parted_by_halves(waf: Any, project: Any, counted: An
 
 
 def test_an_error_is_that_of_the_source(waf: Any, project: Any, counted: Any) -> None:
-	"""Who breaks a file gets its message once, after three compiles at most, and not that of a batch."""
+	"""A user who breaks a file gets its message once, after three compiles at most, and not that of a batch."""
 	files = program(30)
 	files["f7.c"] = "int f7(void) { return missing; }\n"
 	folder = project(files)
@@ -327,7 +327,7 @@ def test_all_errors_are_told_where_a_build_goes_on(waf: Any, project: Any) -> No
 # ---- edits
 
 
-def test_who_is_edited_is_compiled_alone(waf: Any, project: Any, counted: Any) -> None:
+def test_an_edited_source_is_compiled_alone(waf: Any, project: Any, counted: Any) -> None:
 	"""The first edit takes a source out of its batch, the second compiles nothing else."""
 	folder = project(program(12))
 	waf(folder, "configure", "build", env=counted.env)
@@ -340,15 +340,15 @@ def test_who_is_edited_is_compiled_alone(waf: Any, project: Any, counted: Any) -
 	assert ran == [2, 1, 1]
 	assert say(folder) == "%d\n" % (sum(range(12)) - 5 + 200)
 	assert compiled(waf(folder, "build", env=counted.env)) == []
-	# edits of others let it rest, and it comes back
+	# edits of other sources leave it unchanged, and it comes back
 	for edit in range(12):
 		(folder / "f1.c").write_text("int f1(void) { return %d; }\n" % edit)
 		waf(folder, "build", env=counted.env)
 	assert sorted(map(len, batches(folder / "build"))) == [12]
 
 
-def test_who_is_edited_may_begin_to_run_before_main(waf: Any, project: Any) -> None:
-	"""What an edit has run before `main` runs in its turn, though the source was set apart by edits before."""
+def test_an_edited_source_may_run_before_main(waf: Any, project: Any) -> None:
+	"""A source that runs code before `main` keeps its turn, though edits have set it apart."""
 	start = '#include <stdio.h>\n__attribute__((constructor)) static void start(void) { puts("%d"); }\n'
 	files = program(6)
 	for n in (0, 1, 4, 5):
@@ -361,7 +361,7 @@ def test_who_is_edited_may_begin_to_run_before_main(waf: Any, project: Any) -> N
 		assert "".join(say(folder).split()[:-1]) == expected
 
 
-def test_who_is_edited_stays_where_that_is_asked_for(waf: Any, project: Any, counted: Any) -> None:
+def test_an_edited_source_stays_with_the_option(waf: Any, project: Any, counted: Any) -> None:
 	"""With `--unity-still` an edit compiles the batch."""
 	folder = project(program(12))
 	waf(folder, "configure", "build", "--unity-still", env=counted.env)
@@ -373,7 +373,7 @@ def test_who_is_edited_stays_where_that_is_asked_for(waf: Any, project: Any, cou
 
 
 def test_an_update_of_many_is_no_edit(waf: Any, project: Any, counted: Any) -> None:
-	"""Where many sources change at once, they stay together; a changed time changes nothing."""
+	"""If many sources change at once, they stay together; a changed time alone has no effect."""
 	folder = project(program(12))
 	waf(folder, "configure", "build", env=counted.env)
 	counted()
@@ -388,7 +388,7 @@ def test_an_update_of_many_is_no_edit(waf: Any, project: Any, counted: Any) -> N
 
 @pytest.mark.parametrize("damage", [b"", b"unity 4 0\n{0", b"\xff" * 100])
 def test_damaged_records_are_none(waf: Any, project: Any, damage: bytes) -> None:
-	"""A file of the build folder that is not what was written is as if it were not there."""
+	"""A file of the build folder with other content than was written is ignored."""
 	folder = project(program(6))
 	waf(folder, "configure", "build")
 	for name in (".unity-plans", ".unity-facts"):
@@ -412,7 +412,7 @@ def test_a_new_source_joins_a_batch(waf: Any, project: Any, counted: Any) -> Non
 
 
 def test_batches_are_the_same_wherever_a_project_lies(waf: Any, project: Any, tmp_path: pathlib.Path) -> None:
-	"""Another machine cuts as this one does, so that it hits what this one has cached."""
+	"""Another machine makes the same batches, so that it hits the entries of this one."""
 	folder = project(program(60))
 	found = []
 	for other in (folder, pathlib.Path(shutil.copytree(folder, tmp_path / "elsewhere" / "in" / "another"))):
@@ -448,7 +448,7 @@ MANY_TARGETS = """\
 
 
 def test_plans_of_other_processes_are_the_same(waf: Any, project: Any) -> None:
-	"""Where many targets have to be planned, processes share them; it makes no difference, nor does it if they fail."""
+	"""If many targets have to be planned, processes share the work. The plans are the same, also if processes fail."""
 	text = '#include "common.h"\nint f%d_%d(void) { return ONE; }\n'
 	files = {"t%d/f%d.c" % (n, i): text % (n, i) for n in range(6) for i in range(70)}
 	folder = project({"wscript": MANY_TARGETS, "common.h": "#pragma once\nenum { ONE = 1 };\n", **files})
@@ -483,7 +483,7 @@ def test_the_database_of_commands_keeps_the_sources(waf: Any, project: Any) -> N
 def test_commands_go_through_the_engine(
 	waf: Any, project: Any, engine: str, tmp_path: Any, monkeypatch: Any, tools: str
 ) -> None:
-	"""With `prefork` and with `wafcc` the same is built; a cache answers a second build, also in another folder."""
+	"""With `prefork` and with `wafcc` the results are the same; the cache answers a second build, in any folder."""
 	for name in list(os.environ):
 		if name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG")):
 			monkeypatch.delenv(name)
@@ -500,7 +500,7 @@ def test_commands_go_through_the_engine(
 		assert say(folder, out + "/app") == "28\n"
 		assert compiled(waf(folder, "build", tools=tools, env=env)) == []
 	if tools == "wafcc":
-		# what became of the batch, and the one who does not go with the others; a compile that fails is not kept
+		# the batch failed, and the conflicting source too; a compile that fails is not kept
 		assert re.search(r"f5\.c: hit", done.stdout + done.stderr)
 		assert re.search(r"unity_\w+\.c: hit", done.stdout + done.stderr)
 	(folder / "f1.c").write_text("int f1(void) { return 2; }\n")
@@ -590,7 +590,7 @@ COUNTERS = {
 
 
 def test_an_edit_that_keeps_size_and_time_is_planned_anew(waf: Any, project: Any) -> None:
-	"""Two variables that have one name by now stay two."""
+	"""Two variables that now have the same name stay two."""
 	folder = project(COUNTERS)
 	waf(folder, "configure", "build")
 	assert say(folder) == "1 1\n" and {"a.c", "b.c"} <= set(batches(folder / "build")[0])
@@ -602,7 +602,7 @@ def test_an_edit_that_keeps_size_and_time_is_planned_anew(waf: Any, project: Any
 
 
 def test_a_header_that_appears_before_another_is_planned_for(waf: Any, project: Any, engine: str) -> None:
-	"""What it defines does not reach the source behind the one that includes it."""
+	"""Its definitions do not reach the source after the one that includes it."""
 	folder = project(COUNTERS)
 	waf(folder, "configure", "build", tools="wafcc")
 	assert say(folder) == "1 1\n"

@@ -1,4 +1,4 @@
-"""What is read from sources, and how they are grouped: pure functions, without a build."""
+"""Names that are read from sources, and how they are grouped: pure functions, without a build."""
 
 import os
 import random
@@ -58,7 +58,7 @@ def test_names_that_are_left(text: str) -> None:
 
 
 def test_what_is_not_understood_stands_alone() -> None:
-	"""Where the text alone does not say enough, a source is alone, or nothing comes after it."""
+	"""If the text alone is not enough, a source is alone, or nothing comes after it."""
 	alone = ("int f(void) {", "#include NAME\n", "int x = __COUNTER__;", 'asm("nop");', "int f() <% %>", "#line 3\n")
 	assert all(names.read_facts(text).alone for text in alone)
 	last = ("#pragma pack(1)\n", '#pragma GCC optimize("O0")\n', '#pragma GCC diagnostic ignored "-Wall"\n')
@@ -93,7 +93,7 @@ def random_files(draw: random.Random) -> Dict[str, int]:
 
 
 def test_cuts_keep_to_their_bounds() -> None:
-	"""Each file is in one group, in order; a group has at most so many, and not too few where there are more."""
+	"""Each file is in one group, in order; a group has at most so many, and not too few if there are more."""
 	draw = random.Random(1)
 	for _ in range(200):
 		files = random_files(draw)
@@ -105,7 +105,7 @@ def test_cuts_keep_to_their_bounds() -> None:
 
 
 def test_a_change_stays_where_it_is() -> None:
-	"""To add, remove or edit one file makes one new group, seldom two, hardly ever more."""
+	"""To add, remove or edit one file makes one new group, rarely two."""
 	draw = random.Random(2)
 	new: List[int] = []
 	for _ in range(600):
@@ -125,7 +125,7 @@ def test_a_change_stays_where_it_is() -> None:
 
 
 def test_cuts_are_the_same_everywhere() -> None:
-	"""They depend on names and sizes, not on the machine or on what was built before."""
+	"""Groups depend on names and sizes, not on the machine or on earlier builds."""
 	files = {"a/%d.cpp" % n: 1000 for n in range(100)}
 	assert cut(files) == cut(dict(reversed(list(files.items()))))
 	assert [len(group) for group in sorted(cut(files, 10), key=lambda group: sorted(files).index(group[0]))][
@@ -149,7 +149,7 @@ def sources(tmp_path: Any, files: Dict[str, str]) -> List[grouping.Source]:
 
 
 def test_pieces_are_those_that_do_not_notice_each_other(tmp_path: Any) -> None:
-	"""Each source joins the first that have nothing it mentions, what they leave."""
+	"""Each source joins the first group that has nothing that it mentions; the rest is alone."""
 	files = {
 		"a.c": "static int one; int a(void) { return one; }",
 		"b.c": "static int two; int b(void) { return two; }",
@@ -166,7 +166,7 @@ def test_pieces_are_those_that_do_not_notice_each_other(tmp_path: Any) -> None:
 
 
 def test_what_runs_before_main_keeps_its_turn(tmp_path: Any) -> None:
-	"""Where a source that runs something is taken out, those after it are not put before it."""
+	"""If a source that runs code is taken out, later ones are not put before it."""
 	files = {"%s.cpp" % name: "static Registered %s(1);" % name for name in "abcd"}
 	plan = grouping.plan(sources(tmp_path, files), [100] * 4, 50, True)
 	assert [entry.members for entry in plan.entries] == [[0, 1, 2, 3]]
@@ -193,7 +193,7 @@ def test_records_are_whole_or_none(tmp_path: Any) -> None:
 
 
 def test_a_stamp_that_is_not_to_be_trusted_has_the_file_read(tmp_path: Any) -> None:
-	"""Who was looked at just after a change is read once more, counts as changed only if it is, and is known then."""
+	"""A file that was read just after a change is read once more; it counts as changed only if it is."""
 	file, none = tmp_path / "a.h", str(tmp_path / "none.h")
 	file.write_text("one")
 	path = str(file)

@@ -1,4 +1,4 @@
-"""Waf skips a task with cache=True only while everything that its command was seen to depend on is as it was."""
+"""Waf skips a task with cache=True only while all facts of its command hold."""
 
 import os
 import pathlib
@@ -40,7 +40,7 @@ def build(bld):
 
 
 class Project:
-	"""A rule of each kind, and one that reads what another made."""
+	"""A rule of each kind, and one that reads an output of another."""
 
 	def __init__(self, waf: Any, folder: pathlib.Path, tools: str) -> None:
 		self.waf, self.folder, self.tools = waf, folder, tools
@@ -48,7 +48,7 @@ class Project:
 		self.waf(folder, "configure", tools=tools)
 
 	def build(self, **environ: str) -> Dict[str, str]:
-		"""What the rules have made."""
+		"""Build, and return the outputs of the rules."""
 		self.waf(self.folder, "build", tools=self.tools, env={**self.environ, **environ})
 		return {name: (self.folder / "build" / name).read_text() for name in [*KINDS, "next"]}
 
@@ -74,7 +74,7 @@ def made(waf: Any, project: Any, engine: str, monkeypatch: pytest.MonkeyPatch, t
 
 
 def change_all(project: Project) -> None:
-	"""One edit for each kind, most of which leave size and time of everything else."""
+	"""One edit for each kind. Most of them leave size and time of everything else."""
 	for name, text in (("size", "123456"), ("unseen", "54321")):
 		(project / name).write_text(text)
 		os.utime(project / name, (10**9, 10**9))
@@ -114,7 +114,7 @@ def test_each_kind_of_fact_makes_a_task_run(made: Any, tools: str) -> None:
 
 
 def test_what_cannot_be_observed_runs_in_each_build(waf: Any, project: Any, engine: str) -> None:
-	"""A task that asked for the cache and reads the clock has no facts: nobody can say that it need not run."""
+	"""A task that asked for the cache and reads the clock has no facts, so it always runs."""
 	rule = "(date +%%N; cat ../seen) > ${TGT}"
 	script = WSCRIPT.replace("%r.items", '{"made": %r}.items' % rule).replace("listing", "made")
 	folder = project({"wscript": script, "seen": "1"})
@@ -127,7 +127,7 @@ def test_what_cannot_be_observed_runs_in_each_build(waf: Any, project: Any, engi
 
 
 def test_facts_hold_without_an_engine(made: Any) -> None:
-	"""With the cache off each change is seen as well, and what ran without it runs until the engine tells its facts."""
+	"""With the cache off each change is seen as well, and a task that ran so runs again until its facts are known."""
 	project = made()
 	project.build()
 	change_all(project)
@@ -139,7 +139,7 @@ def test_facts_hold_without_an_engine(made: Any) -> None:
 
 
 def test_facts_hold_after_a_restart_of_the_engine(made: Any, engine: str) -> None:
-	"""Another engine with the same store, or without any, finds the same changes."""
+	"""Another engine with the same store, or no store, finds the same changes."""
 	project = made()
 	project.build()
 	subprocess.run([engine, "stop", "--now"], check=True, timeout=60, capture_output=True)
@@ -148,7 +148,7 @@ def test_facts_hold_after_a_restart_of_the_engine(made: Any, engine: str) -> Non
 
 
 def test_what_was_built_without_the_tool_is_asked_for_once(made: Any, waf: Any) -> None:
-	"""Stock Waf may have missed a change of what it does not look at."""
+	"""Stock Waf may have missed a change of a file that it does not look at."""
 	project = made()
 	waf(project.folder, "build", env=project.environ)
 	change_all(project)

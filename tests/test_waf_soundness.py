@@ -1,4 +1,4 @@
-"""Random wscripts and edits: what Waf makes with our tools is what stock Waf makes from nothing (utils/fuzzwaf.py)."""
+"""Random wscripts and edits: builds with our tools equal builds from nothing by stock Waf (utils/fuzzwaf.py)."""
 
 import pathlib
 import re
@@ -19,14 +19,14 @@ def fuzz(folder: pathlib.Path, *options: str) -> "subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_no_rebuild_is_left_out(tmp_path: pathlib.Path, engine: str, seed: str) -> None:
-	"""After each of some edits all files are those of a build from nothing, and nothing is left."""
+	"""After each of some edits all files are those of a build from nothing, and no other file is left."""
 	done = fuzz(tmp_path, "--wafd", engine, "--edits", "8", "--seed", seed)
 	assert (done.returncode, done.stdout) == (0, "seed %s\n8 edits, nothing differs\n" % seed), done.stderr
 	assert not list(tmp_path.iterdir())
 
 
 def test_a_rebuild_that_is_left_out_is_found(tmp_path: pathlib.Path, engine: str) -> None:
-	"""Without the tool wafcc nobody sees what rules look at; the edit, and what led to it, are told."""
+	"""Without the tool wafcc, reads of rules are unknown; the edit, and the steps before it, are reported."""
 	done = fuzz(tmp_path, "--wafd", engine, "--edits", "60", "--seed", "1", "--tools", "prefork")
 	assert done.returncode == 1, done
 	assert re.search(r"^edit \d+: .* instead of ", done.stdout, re.M) and "project 1" in done.stdout

@@ -1,4 +1,4 @@
-"""Builds with the tool wafcc: what is taken from the cache, what runs again, and that it is what stock Waf makes."""
+"""Builds with the tool wafcc: what comes from the cache, what runs again, and the same results as with stock Waf."""
 
 import os
 import pathlib
@@ -68,7 +68,7 @@ class Build:
 		return self.waf(self.folder, "build", "--zones=wafcc", *args, **{**self.kwargs, **kwargs})
 
 	def ask(self, *args: str, **kwargs: Any) -> Dict[str, str]:
-		"""What the cache said of each source that was compiled."""
+		"""The cache's verdict on each compiled source."""
 		found = verdicts(self.run(*args, **kwargs))
 		return {name: words for name, words in found.items() if not re.search(r"lib(ab|user)\.a$", name)}
 
@@ -92,7 +92,7 @@ def kinds(found: Dict[str, str]) -> Set[str]:
 
 
 def read_tree(folder: pathlib.Path) -> Dict[str, bytes]:
-	"""What a build has made."""
+	"""The contents of a build."""
 	found = {}
 	for path in sorted(folder.rglob("*")):
 		name = str(path.relative_to(folder))
@@ -114,7 +114,7 @@ ALL = {"a.c", "b.c", "main.cpp"}
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j4"])
 def test_another_build_folder_is_made_from_the_cache(build: Build, waf: Any, jobs: str) -> None:
-	"""Every compile is a miss in the first and a hit in the second, and both hold what stock Waf makes."""
+	"""Every compile is a miss in the first and a hit in the second, and both have the files of stock Waf."""
 	first = build.ask(jobs)
 	assert set(first) == ALL and kinds(first) == {"miss"}
 	shutil.rmtree(build.folder / "build")
@@ -139,7 +139,7 @@ def test_another_build_folder_is_made_from_the_cache(build: Build, waf: Any, job
 def test_static_libraries_are_cached(
 	waf: Any, project: Any, engine: str, says: str, is_large: bool, are_cached: bool
 ) -> None:
-	"""One is a hit in another folder, unless its class stays out or it is large; and always made of the files there."""
+	"""A library is a hit in another folder, unless its class opts out or it is large; its members are up to date."""
 	wscript = WSCRIPT.replace("def build(bld):\n", "def build(bld):\n\tfrom waflib import Task\n\t%s\n" % says)
 	files = dict(PROJECT)
 	if is_large:
@@ -158,7 +158,7 @@ def test_static_libraries_are_cached(
 
 
 @pytest.mark.parametrize("again", ["same build", "from the cache"])
-def test_whoever_read_an_edited_header_is_compiled_again_and_nobody_else(build: Build, again: str) -> None:
+def test_sources_with_an_edited_header_are_compiled_again_and_no_others(build: Build, again: str) -> None:
 	"""Whether a task was a miss or a hit, Waf knows what it has read; without a change nothing runs."""
 	build.ask()
 	if again == "from the cache":
@@ -175,7 +175,7 @@ def test_whoever_read_an_edited_header_is_compiled_again_and_nobody_else(build: 
 
 
 def test_a_header_that_is_as_it_was_before_gives_hits(build: Build) -> None:
-	"""An edit that is undone leads back to what is known."""
+	"""An edit that is undone gives hits again."""
 	build.ask()
 	before = read_tree(build.folder / "build")
 	build.write("inc/both.h", "#define BOTH 20\n")
@@ -186,14 +186,14 @@ def test_a_header_that_is_as_it_was_before_gives_hits(build: Build) -> None:
 
 
 def test_a_header_that_is_gone_is_missed(build: Build) -> None:
-	"""The compiler says so."""
+	"""The compiler's own message is shown."""
 	build.ask()
 	(build.folder / "inc" / "a.h").unlink()
 	assert "a.h: No such file" in build.run(status=1).stderr
 
 
 def test_a_header_that_appears_before_another_is_read(build: Build) -> None:
-	"""Beside the source it comes first, though the one that was read is as it was; stock Waf does not see that."""
+	"""A header beside the source is preferred, though the one that was read is unchanged; stock Waf misses that."""
 	build.ask()
 	build.write("both.h", "#define BOTH 200\n")
 	assert set(build.ask()) == ALL
@@ -204,7 +204,7 @@ def test_a_header_that_appears_before_another_is_read(build: Build) -> None:
 
 
 def test_other_flags_make_another_command(build: Build) -> None:
-	"""What a task depends on by Waf's own rules counts as ever."""
+	"""Dependencies by Waf's own rules count as usual."""
 	build.ask()
 	assert build.ask() == {}
 	wscript = build.folder / "wscript"
@@ -213,7 +213,7 @@ def test_other_flags_make_another_command(build: Build) -> None:
 
 
 def test_an_output_that_is_gone_or_another_comes_back(build: Build) -> None:
-	"""What is not there is made again, from the cache."""
+	"""A missing output is made again, from the cache."""
 	build.ask()
 	(build.folder / "build" / "b.c.1.o").unlink()
 	assert build.ask() == {"b.c": "hit"}
@@ -244,7 +244,7 @@ def test_nothing_is_scanned(build: Build) -> None:
 
 
 def test_what_cannot_be_cached_is_scanned(build: Build) -> None:
-	"""A command of which the engine does not tell what it has read is none the worse."""
+	"""A command whose reads the engine does not tell works as usual."""
 	build.write("b.c", '#include "both.h"\nconst char *when = __DATE__ __TIME__;\nint b(void) { return BOTH; }\n')
 	assert "not stored: it asks for the time" in build.ask()["b.c"]
 	assert build.ask() == {}
@@ -285,7 +285,7 @@ USERS = {
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j4"])
 def test_a_generated_header_is_made_before_it_is_read(waf: Any, project: Any, engine: str, jobs: str) -> None:
-	"""On the first build nobody knows who reads it: by the same target, and by another that uses it."""
+	"""On the first build the readers are not known: they are in the same target, and in another that uses it."""
 	build = Build(waf, project({"wscript": GENERATED % ("", SLOW, ""), **USERS}))
 	build.configure()
 	build.run(jobs)
@@ -303,7 +303,7 @@ def test_a_generated_header_is_made_before_it_is_read(waf: Any, project: Any, en
 def test_a_generator_that_is_built_itself_does_not_wait_for_what_it_makes(
 	waf: Any, project: Any, engine: str, jobs: str
 ) -> None:
-	"""Its own sources are compiled first, also when they read what another generator makes."""
+	"""The generator's own sources are compiled first, also if they read an output of another generator."""
 	tools = """\
 	bld.program(source="tool.c", target="tool", includes=".")
 	bld(rule="sleep 0.3; echo '#define LEVEL 3' > ${TGT}", target="level.h")
@@ -334,7 +334,7 @@ NOCACHE = {
 
 @pytest.mark.parametrize("where", NOCACHE)
 def test_nocache_keeps_out(waf: Any, project: Any, engine: str, where: str) -> None:
-	"""On a generator, a class or an environment; and Waf does all by itself then."""
+	"""It works on a generator, a class or an environment, and Waf then does everything by itself."""
 	wscript = WSCRIPT[: WSCRIPT.index("\tbld.stlib")]
 	wscript += '\t%s\n\tbld.objects(source="a.c", target="x", includes="inc", %s)\n' % NOCACHE[where]
 	build = Build(waf, project({**PROJECT, "wscript": wscript}))
@@ -346,7 +346,7 @@ def test_nocache_keeps_out(waf: Any, project: Any, engine: str, where: str) -> N
 
 
 def test_messages_come_back(waf: Any, project: Any, engine: str) -> None:
-	"""A warning is shown by a hit as by the compiler."""
+	"""A hit shows the compiler's warning."""
 	source = "#warning look here\nint a(void) { return 1; }\n"
 	wscript = WSCRIPT[: WSCRIPT.index("\tbld.stlib")] + '\tbld.objects(source="a.c", target="x")\n'
 	build = Build(waf, project({"wscript": wscript, "a.c": source}))
@@ -360,7 +360,7 @@ def test_messages_come_back(waf: Any, project: Any, engine: str) -> None:
 
 
 def test_zones_tell_what_changed(build: Build) -> None:
-	"""By name, and what became of all in the end."""
+	"""The zone names each change, and in the end all counts."""
 	assert "4 misses" in build.run().stdout
 	build.write("inc/a.h", "#define A 10\n")
 	said = build.run().stdout
@@ -372,7 +372,7 @@ def test_zones_tell_what_changed(build: Build) -> None:
 
 @pytest.mark.parametrize("way", ["WAFCC_DISABLE", "--no-wafcc", "WAF_NO_PREFORK", "no engine"])
 def test_without_the_cache_waf_builds_as_ever(waf: Any, project: Any, engine: str, way: str) -> None:
-	"""And with it again, what was built meanwhile is up to date or known."""
+	"""With the cache again, files that were built meanwhile are up to date or known."""
 	build = Build(waf, project(PROJECT))
 	build.configure()
 	environ = {"no engine": {"WAFD": "/no/such/wafd"}}.get(way, {way: "1"} if way.startswith("W") else {})
@@ -389,7 +389,7 @@ def test_without_the_cache_waf_builds_as_ever(waf: Any, project: Any, engine: st
 
 
 def test_what_the_cache_told_holds_without_it(build: Build) -> None:
-	"""Who turns the cache off has nothing built anew, and edits are seen."""
+	"""Without the cache nothing is built anew, and edits are seen."""
 	build.ask()
 	disabled = {"WAFCC_DISABLE": "1"}
 	assert "Compiling" not in build.run(env=disabled).stdout
@@ -401,7 +401,7 @@ def test_what_the_cache_told_holds_without_it(build: Build) -> None:
 
 
 def test_another_store_has_an_engine_of_its_own(build: Build, engine: str, tmp_path: pathlib.Path) -> None:
-	"""What is in one store is not found in another; the usual engine hears nothing of it."""
+	"""Entries of one store are not found in another, and the usual engine is not asked."""
 	build.ask()
 	sent = read_status(engine)["totals"]["succeeded"]
 	for way in ({"env": {"WAFCC_DIR": str(tmp_path / "store")}}, {"args": ["--wafcc-dir=" + str(tmp_path / "third")]}):
@@ -419,7 +419,7 @@ def test_another_store_has_an_engine_of_its_own(build: Build, engine: str, tmp_p
 
 
 def test_another_home_has_a_store_of_its_own(build: Build, engine: str, home: pathlib.Path) -> None:
-	"""Though the runtime folder is the same, nothing comes from the store of the home that came first."""
+	"""Though the runtime folder is the same, no entry comes from the store of the first home."""
 	build.ask()
 	other = {"HOME": str(home / "other")}
 	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
@@ -435,7 +435,7 @@ def test_another_home_has_a_store_of_its_own(build: Build, engine: str, home: pa
 
 
 def test_settings_are_those_of_the_wrapper(build: Build, home: pathlib.Path) -> None:
-	"""Read only, recache and namespaces, by option, by variable and by file."""
+	"""Read only, recache and namespaces work by option, by variable and by file."""
 	assert kinds(build.ask("--wafcc-read-only")) == {"uncached"}
 	build.configure("1")
 	assert kinds(build.ask(env={"WAFCC_NAMESPACE": "x"})) == {"miss"}
@@ -450,7 +450,7 @@ def test_settings_are_those_of_the_wrapper(build: Build, home: pathlib.Path) -> 
 
 
 def test_extra_files_count_for_every_command(build: Build, tmp_path: pathlib.Path) -> None:
-	"""Though nobody reads them."""
+	"""They count though no command reads them."""
 	extra = tmp_path / "extra"
 	extra.write_text("1")
 	environ = {"WAFCC_EXTRAFILES": str(extra)}
@@ -463,7 +463,7 @@ def test_extra_files_count_for_every_command(build: Build, tmp_path: pathlib.Pat
 
 
 def test_waf_2_0_builds_with_the_cache(waf: Any, project: Any, engine: str, waf20: pathlib.Path) -> None:
-	"""On 2.0.24."""
+	"""Waf 2.0.24 builds the same."""
 	build = Build(waf, project(PROJECT), wafdir=waf20)
 	build.configure()
 	assert kinds(build.ask()) == {"miss"}
@@ -476,7 +476,7 @@ def test_waf_2_0_builds_with_the_cache(waf: Any, project: Any, engine: str, waf2
 
 
 def test_pypy_builds_with_the_cache(waf: Any, project: Any, engine: str) -> None:
-	"""On PyPy, and what it has noted CPython reads."""
+	"""PyPy builds the same, and CPython can read its records."""
 	pypy = shutil.which("pypy3")
 	if not pypy:
 		pytest.skip("no pypy3")
@@ -492,7 +492,7 @@ def test_pypy_builds_with_the_cache(waf: Any, project: Any, engine: str) -> None
 
 
 def test_the_tool_loads_prefork_and_may_be_loaded_anyhow(waf: Any, project: Any, engine: str) -> None:
-	"""By one line in options, twice, or in configure only."""
+	"""The tool may be loaded by one line in options, twice, or in configure only."""
 	for name, line in {
 		"options": 'def options(opt):\n\topt.load("compiler_c compiler_cxx prefork wafcc wafcc")\n',
 		"configure": 'def options(opt):\n\topt.load("compiler_c compiler_cxx")\n',
@@ -549,7 +549,7 @@ def build(bld):
 
 @pytest.mark.skipif(os.path.basename(os.path.realpath("/bin/sh")) != "dash", reason="needs dash as /bin/sh")
 def test_a_rule_that_cannot_tell_its_folder_is_a_hit_in_another(waf: Any, project: Any, engine: str) -> None:
-	"""A line of plain words for known programs holds in every build folder; one that could show its folder does not."""
+	"""A line of plain words for known programs holds in every build folder; one that may show its folder does not."""
 	sources = ("sort.txt", "sed.txt", "two.txt", "pwd.txt", "env.txt")
 	build = Build(waf, project({"wscript": PLACES, **dict.fromkeys(sources, "two\none\n")}))
 	build.configure("one")
@@ -571,12 +571,12 @@ def test_a_rule_that_cannot_tell_its_folder_is_a_hit_in_another(waf: Any, projec
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j3"])
 def test_any_task_joins_that_asks(waf: Any, project: Any, engine: str, jobs: str) -> None:
-	"""A rule and a link are not run again for what is known; who did not ask is never cached."""
+	"""A rule and a link are not run again if their facts hold. A task that did not ask is never cached."""
 	folder = project(JOINED)
 	(folder / "make.sh").chmod(0o755)
 	build = Build(waf, folder)
 	build.configure()
-	# a compile that begins in the tick of the clock in which its header was made is not stored: so not at once
+	# a compile in the clock tick of its header's last change is not stored, so this waits
 	first = build.ask(jobs, "--targets=list.h")
 	first.update(build.ask(jobs))
 	joined = {"build/list.h", "build/liblist.a", "build/app", "list.c", "main.c"}
@@ -594,7 +594,7 @@ def test_any_task_joins_that_asks(waf: Any, project: Any, engine: str, jobs: str
 
 
 def test_the_playground_works(waf: Any, tmp_path: pathlib.Path, engine: str) -> None:
-	"""Its second build is made from the cache; nothing but the compile that is kept out runs."""
+	"""The playground's second build comes from the cache; only the excluded compile runs."""
 	folder = pathlib.Path(shutil.copytree(ROOT / "playground" / "wafcc", tmp_path / "playground"))
 	build = Build(waf, folder, tools="")
 	build.configure()

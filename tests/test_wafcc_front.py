@@ -68,7 +68,7 @@ def stats(lab: Lab) -> Dict[str, int]:
 
 
 def test_a_hit_needs_no_libc(lab: Lab, runtime: pathlib.Path) -> None:
-	"""The first call leaves a card, and the second one's hit is all over before libc begins."""
+	"""The first call leaves a card. The hit of the second call is over before libc begins."""
 	made = (lab.folder / "a.o").read_bytes()
 	(lab.folder / "a.o").unlink()
 	assert len(cards(runtime)) == 1
@@ -82,7 +82,7 @@ def test_a_hit_needs_no_libc(lab: Lab, runtime: pathlib.Path) -> None:
 
 
 def test_a_miss_and_a_failure_are_the_compilers(lab: Lab) -> None:
-	"""What ran is told as it was: status, messages, and nothing of a file that was not made."""
+	"""Status and messages are the compiler's, and there is no word of a file that was not made."""
 	lab.write("wrong.c", "int f(void) { return nothing; }\n")
 	lab.write("other.c", "int g(void) { int unused; return 2; }\n")
 	for line in (["gcc", "-c", "wrong.c"], ["gcc", "-Wall", "-c", "other.c"], ["gcc", "-c", "missing.c"]):
@@ -90,7 +90,7 @@ def test_a_miss_and_a_failure_are_the_compilers(lab: Lab) -> None:
 
 
 def test_many_messages_come_whole(lab: Lab) -> None:
-	"""More than what the front holds at first: some hundred kilobytes, on a miss and on a hit."""
+	"""The output is larger than the front's first buffer: some hundred kilobytes, on a miss and on a hit."""
 	lab.write("long.c", "".join(f"#warning {'x' * 90} {i}\n" for i in range(1500)))
 	line = "gcc -c long.c"
 	plain = lab.run(line, False)
@@ -99,7 +99,7 @@ def test_many_messages_come_whole(lab: Lab) -> None:
 
 
 def test_what_the_cache_cannot_tell_runs_as_ever(lab: Lab) -> None:
-	"""Commands that only look like compiles are the program's, with its own descriptors, and are counted once."""
+	"""Commands that only look like compiles are left to the program, with their descriptors, and are counted once."""
 	lab.write("b.c", "int g(void) { return 2; }\n")
 	before = stats(lab)
 	for line in ("gcc -c a.c b.c", "gcc -c a.c -save-temps", "gcc -c a.c -o a.o -v", "no-such-compiler -c a.c"):
@@ -111,7 +111,7 @@ def test_what_the_cache_cannot_tell_runs_as_ever(lab: Lab) -> None:
 
 
 def test_links_in_front_of_the_compiler_are_passed_over(lab: Lab) -> None:
-	"""A name behind which wafcc itself stands is the program's to look through."""
+	"""If a name leads to wafcc itself, the program has to find the real compiler."""
 	links = lab.folder.parent / "links"
 	links.mkdir()
 	(links / "gcc").symlink_to(lab.wafcc)
@@ -124,7 +124,7 @@ def test_links_in_front_of_the_compiler_are_passed_over(lab: Lab) -> None:
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "other", "long", "folder", "fifo"])
 def test_a_bad_card_is_no_card(lab: Lab, runtime: pathlib.Path, damage: str) -> None:
-	"""Whatever stands in its place, the command runs, and a good card is there again or is not missed."""
+	"""With any other file in its place, the command runs. A good card is written again if possible."""
 	(card,) = cards(runtime)
 	text = card.read_bytes()
 	card.unlink()
@@ -143,7 +143,7 @@ def test_a_bad_card_is_no_card(lab: Lab, runtime: pathlib.Path, damage: str) -> 
 
 
 def test_every_cut_of_a_card_is_no_card(lab: Lab, runtime: pathlib.Path) -> None:
-	"""Wherever a card ends too early, nothing is read beyond its end."""
+	"""If a card ends too early, nothing is read beyond its end."""
 	(card,) = cards(runtime)
 	text = card.read_bytes()
 	for size in range(0, len(text), 7):
@@ -169,7 +169,7 @@ def test_settings_are_heeded_at_once(lab: Lab, runtime: pathlib.Path) -> None:
 
 
 def test_another_store_is_another_card(lab: Lab, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
-	"""What one store holds is not what the other does, by the same command."""
+	"""An entry of one store is not served from another, for the same command."""
 	for _ in range(2):
 		call(lab, LINE, WAFCC_DIR=str(tmp_path / "other"))
 	assert len(cards(runtime)) == 2
@@ -179,7 +179,7 @@ def test_another_store_is_another_card(lab: Lab, runtime: pathlib.Path, tmp_path
 
 
 def test_a_folder_that_is_open_to_others_has_no_card(lab: Lab, runtime: pathlib.Path) -> None:
-	"""Nothing in a folder that others may write to is believed."""
+	"""A card in a folder that others may write to is ignored."""
 	runtime.chmod(0o770)
 	try:
 		status, names = follow(lab, LINE)
@@ -195,7 +195,7 @@ def test_without_an_engine_another_is_started(lab: Lab) -> None:
 	assert stats(lab)["hits"] >= 1
 
 
-def halt(pid: int) -> None:
+def stop_wholly(pid: int) -> None:
 	"""Stop a process, and wait until none of its threads does anything: one that has not heard of it yet may answer."""
 	os.kill(pid, signal.SIGSTOP)
 	deadline = time.monotonic() + 30
@@ -209,10 +209,10 @@ def halt(pid: int) -> None:
 
 
 def test_a_long_wait_is_handed_on(lab: Lab, engine: str) -> None:
-	"""An engine that does not answer in time is the program's to wait for, over the same connection."""
+	"""If the engine does not answer in time, the program waits for it over the same connection."""
 	report = subprocess.run([engine, "status"], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
 	pid = int(re.search(r"process\s+(\d+)", report).group(1))
-	halt(pid)
+	stop_wholly(pid)
 	waits = subprocess.Popen([lab.wafcc, *LINE], cwd=lab.folder, env=lab.environ, stdin=subprocess.DEVNULL)
 	try:
 		deadline = time.monotonic() + 30

@@ -53,7 +53,7 @@ class Project:
 		path.write_text(text.replace(before, after))
 
 	def ask(self, *args: str, **kwargs: Any) -> Dict[str, str]:
-		"""What is told of each task, by the name of its first output."""
+		"""The reason for each task, by the name of its first output."""
 		done = self.waf(self.folder, *args, **kwargs)
 		return dict(re.findall(r"^build/(\S+?)(?:\.\d+\.o)?: (.*)$", done.stdout, re.M))
 
@@ -98,7 +98,7 @@ def test_what_has_changed_is_named(plain: Project) -> None:
 
 
 def test_failures_and_cleaning_are_told(plain: Project) -> None:
-	"""What failed the last time, and what Waf has forgotten, is built for that."""
+	"""Tasks that failed the last time, and tasks that Waf has forgotten, are built for that reason."""
 	plain.edit("b.c", "return 2", "return")
 	plain.edit("b.c", "int b", "#error no\nint b")
 	failed = plain.waf(plain.folder, "build", "--why=b.c", status=1)
@@ -110,7 +110,7 @@ def test_failures_and_cleaning_are_told(plain: Project) -> None:
 
 
 def test_unknown_targets_have_near_ones(plain: Project) -> None:
-	"""One line, and a status that is not zero; a pattern that fits is no mistake."""
+	"""There is one line, and a status that is not zero; a pattern that matches is no mistake."""
 	done = plain.waf(plain.folder, "why", "--why=ap", status=1)
 	assert "why: there is no target, output or source ap: did you mean app?" in done.stderr
 	assert "Traceback" not in done.stderr + done.stdout
@@ -118,7 +118,7 @@ def test_unknown_targets_have_near_ones(plain: Project) -> None:
 
 
 def test_the_cache_is_told_of(waf: Any, project: Callable[..., pathlib.Path]) -> None:
-	"""With wafcc, whether the cache knew it, and what it missed; what was only touched is told so."""
+	"""With wafcc it tells whether the cache had the result, and why not; a touched file is named as such."""
 	built = Project(waf, project({**PROJECT, "wscript": WSCRIPT.replace("TOOL", "wafcc")}))
 	built.edit("inc/a.h", "2", "3")
 	told = built.ask("why")
@@ -135,7 +135,7 @@ def test_the_cache_is_told_of(waf: Any, project: Callable[..., pathlib.Path]) ->
 
 
 def test_one_job_tells_the_same(plain: Project) -> None:
-	"""With -j1 Waf runs tasks another way, and what is kept of them is the same."""
+	"""With -j1 Waf runs tasks in another way, and their records are the same."""
 	plain.edit("inc/a.h", "2", "3")
 	plain.waf(plain.folder, "build", "-j1")
 	plain.edit("b.c", "2", "3")
@@ -145,7 +145,7 @@ def test_one_job_tells_the_same(plain: Project) -> None:
 
 
 def test_earlier_waf_tells_the_same(waf: Any, project: Any, waf20: pathlib.Path) -> None:
-	"""With Waf 2.0 as with 2.1: reasons, what was saved, and --quiet."""
+	"""With Waf 2.0 reasons, savings, and --quiet are as with 2.1."""
 	folder = project({**PROJECT, "wscript": WSCRIPT.replace("TOOL", "")})
 	speaking = {"WAF_PREFORK_SUMMARY": None}
 	done = waf(folder, "configure", "build", wafdir=waf20, env=speaking)
@@ -189,7 +189,7 @@ ENVS = {b"e1": {"CFLAGS": ["-O1", "-g"], "CC": "gcc"}, b"e2": {"CFLAGS": ["-g", 
 	],
 )
 def test_records_are_compared(changes: Dict[str, Any], expected: List[str]) -> None:
-	"""Each thing that a signature is made of has its words."""
+	"""Each part of a signature has its words."""
 	assert causes.compare(make(), make(**changes), ENVS) == expected
 
 
@@ -203,12 +203,12 @@ def test_records_are_compared(changes: Dict[str, Any], expected: List[str]) -> N
 	],
 )
 def test_words_are_compared(before: str, now: str, expected: List[str]) -> None:
-	"""As the cache does it with arguments."""
+	"""Arguments are compared as the cache does it."""
 	assert causes.compare_words(before.split(), now.split()) == expected
 
 
-def test_what_nobody_kept_is_not_made_up() -> None:
-	"""Without a record, and where no part differs, the reason says that it is not known."""
+def test_unknown_reasons_are_not_invented() -> None:
+	"""Without a record, or if no part differs, the reason says that it is not known."""
 
 	class Task:
 		always_run = False

@@ -1,4 +1,4 @@
-"""Servers by HTTP for tests of shared stores: nginx with WebDAV, moto's S3, and two small ones that are strict."""
+"""Servers by HTTP for tests of shared stores: nginx with WebDAV, moto's S3, and two small strict ones."""
 
 import base64
 import contextlib
@@ -66,7 +66,7 @@ class Nginx:
 		(self.folder / "users").write_text("team:{SHA}" + digest + "\n")
 		settings = self.folder / "nginx.conf"
 		settings.write_text(NGINX.format(folder=self.folder, port=self.port))
-		# its parent may be a folder that only we can enter, and root's workers would be somebody else
+		# its parent may be a folder that only we can enter, and root's workers would be another user
 		argv = ["/usr/sbin/nginx", "-c", str(settings), "-e", str(self.folder / "error.log")]
 		as_root = ["-g", "user root;"] if os.geteuid() == 0 else []
 		with running([*argv, *as_root], self.port):
@@ -81,7 +81,7 @@ def nginx(tmp_path: pathlib.Path) -> Iterator[Nginx]:
 
 
 class Moto:
-	"""The S3 of moto, with which people test what they write for Amazon's."""
+	"""The S3 of moto, with which developers test clients of Amazon's."""
 
 	PROGRAM = shutil.which("moto_server", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
 
@@ -145,7 +145,7 @@ class Values(http.server.BaseHTTPRequestHandler):
 
 
 class ValueServer(http.server.ThreadingHTTPServer):
-	"""Keeps what it is given, and why it did not take something."""
+	"""Keeps all values that it is given, and why it refused others."""
 
 	daemon_threads = True
 
@@ -174,7 +174,7 @@ def sign(key: bytes, text: str) -> bytes:
 
 
 class S3(ValueServer):
-	"""Takes only what is signed by version 4 of Amazon's rules, in the address."""
+	"""Accepts only requests that are signed by version 4 of Amazon's rules, in the address."""
 
 	KEY, SECRET, REGION = "AKIATEST", "very/secret+key", "eu-test-1"
 
@@ -211,7 +211,7 @@ class S3(ValueServer):
 
 
 class BazelRemote(ValueServer):
-	"""Takes contents under their SHA-256, and messages that refer to contents which are there."""
+	"""Accepts contents under their SHA-256, and messages that refer to existing contents."""
 
 	@property
 	def address(self) -> str:

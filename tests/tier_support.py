@@ -26,7 +26,7 @@ PATIENT = "|timeout=20000|connect-timeout=20000|operation-timeout=30000"
 
 
 class Machine(Lab):
-	"""A lab with a runtime folder and a store of its own; its folder of sources is everybody's."""
+	"""A lab with a runtime folder and a store of its own; its folder of sources is shared by all machines."""
 
 	def __init__(self, engine: str, folder: pathlib.Path, place: pathlib.Path, remote: str) -> None:
 		super().__init__(engine, folder, place / "home")
@@ -43,7 +43,7 @@ class Machine(Lab):
 		return json.loads(self.ask("--show-stats", "--json"))["remote"]
 
 	def write_noise(self) -> pathlib.Path:
-		"""A source whose object is some megabytes, a blob by itself: the file that it takes in."""
+		"""A source whose object has some megabytes, because it includes a large file, and is a separate blob."""
 		noise = self.write("noise", "")
 		noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
 		self.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
@@ -197,7 +197,7 @@ def oddity() -> Iterator[Callable[[Optional[Handler]], Oddity]]:
 
 
 def pump(source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes]) -> None:
-	"""Pass on what one side says, changed."""
+	"""Pass on the data of one side, changed."""
 	with contextlib.suppress(OSError):
 		while True:
 			data = source.recv(65536)
@@ -210,7 +210,7 @@ def pump(source: socket.socket, sink: socket.socket, change: Callable[[bytes], b
 
 
 def between(port: int, change: Callable[[bytes], bytes]) -> Handler:
-	"""For a server that passes on what another one answers, changed."""
+	"""Returns a server that passes on the data of another one, changed."""
 
 	def handle(connection: socket.socket) -> None:
 		with socket.create_connection(("127.0.0.1", port)) as other:
@@ -223,13 +223,13 @@ def between(port: int, change: Callable[[bytes], bytes]) -> Handler:
 
 
 def bent(data: bytes, mark: bytes, distance: int) -> bytes:
-	"""With another bit so far behind a mark, where there is one."""
+	"""Flip a bit at this distance after a mark, if the mark is there."""
 	at = data.find(mark) + distance
 	return data if at < distance else data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def shared(first: Machine, second: Machine, line: str) -> Tuple[str, dict]:
-	"""What one machine compiles the other one hits: what is said of that, and counted."""
+	"""A compile on one machine is a hit on the other. Returns the verdict and the counts."""
 	first.until_hit(line)
 	first.until_uploaded()
 	said = second.same(line)

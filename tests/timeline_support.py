@@ -1,4 +1,4 @@
-"""Pictures of builds, read back: what the page was given, and the rules that a trace has to keep."""
+"""Pictures of builds, read back: the data of the page, and the rules of a trace."""
 
 import json
 import pathlib
@@ -78,7 +78,7 @@ class Picture:
 		return [self.rows[n].name for n in self.build["chain"]]
 
 	def reasons(self) -> Dict[str, Dict[str, int]]:
-		"""Microseconds of idle slots by reason and by who was waited for."""
+		"""The microseconds of idle slots by reason and by the waiting task."""
 		found: Dict[str, Dict[str, int]] = {}
 		for reason, who, spent in self.build["reasons"]:
 			found.setdefault(self.data["reasons"][reason], {})[self.rows[who].name if who >= 0 else ""] = spent
@@ -103,7 +103,7 @@ def read_picture(page: pathlib.Path, number: int = 0) -> Picture:
 
 
 def check_trace(path: pathlib.Path) -> List[Dict[str, Any]]:
-	"""See that a file keeps the rules of the Trace Event Format; its events."""
+	"""Check that a file keeps the rules of the Trace Event Format, and return its events."""
 	trace = json.loads(path.read_text("utf-8"))
 	assert trace["displayTimeUnit"] in ("ms", "ns")
 	events = trace["traceEvents"]

@@ -1,4 +1,4 @@
-"""A project of sources that would change each other's meaning if they were simply put together."""
+"""A project of sources that would change each other's meaning if they were simply concatenated."""
 
 from typing import Dict, List
 
@@ -180,7 +180,7 @@ IN_BOTH = (
 	"file_names",
 	"features",
 )
-"""Those of C that are compiled as C++ as well."""
+"""Sources in C that are compiled as C++ as well."""
 
 HEADERS = {
 	"switched.h": GUARDED.format(

@@ -1,7 +1,7 @@
 #! /usr/bin/env python3
 
 """
-A compiler with a costly start, as one that loads a big runtime, or waits for a licence: it takes half a second, however
+A compiler with a costly start, as one that loads a big runtime, or waits for a license: it takes half a second, however
 few files it is given. Each line of a shape is a number, and the output holds their sum.
 
 	costly.py -o OUTPUT SHAPE

@@ -7,7 +7,7 @@ int gamma_();
 int delta();
 int epsilon();
 
-// makes a function that nobody outside of a source sees, which only a compiler notices
+// makes a function that is not seen outside of a source, which only a compiler notices
 #define PRIVATE(name, value) static int name() { return value; }
 
 #endif

@@ -39,7 +39,7 @@ View = Callable[[bytes], Any]
 
 
 def sort_lines(content: bytes) -> bytes:
-	"""Lines that came in any order, without the numbers that told it."""
+	"""The lines in a fixed order, without the numbers that show the original order."""
 	return b"\n".join(sorted(PROGRESS.sub(b"", content).split(b"\n")))
 
 
@@ -56,11 +56,11 @@ def blur(pattern: str) -> View:
 
 
 def close_eyes(content: bytes) -> None:
-	"""A view that sees nothing: the file has to be there, with whatever in it."""
+	"""A view that ignores the content: the file only has to exist."""
 
 
 class Exemption(NamedTuple):
-	"""Something that two runs of the same build do differently, and why."""
+	"""A known difference between two runs of the same build, and its reason."""
 
 	where: str  # a pattern for paths below the folder, or MESSAGES
 	view: View  # turns a content into what can be compared
@@ -72,18 +72,18 @@ MESSAGES = "messages"
 
 
 class Standard(NamedTuple):
-	"""What counts as the same."""
+	"""The rules by which two builds are compared."""
 
 	ordered: bool = True  # whether the order of messages counts
 	exemptions: Sequence[Exemption] = ()
 	ignored: Sequence[str] = STATE
 
 	def see_messages(self, content: bytes) -> Any:
-		"""What to compare of an output."""
+		"""The view for an output."""
 		return self._see_text(MESSAGES, content)
 
 	def see_file(self, path: str, content: bytes) -> Any:
-		"""What to compare of a file."""
+		"""The view for a file."""
 		if path.endswith(".log"):  # Waf's own
 			return self._see_text(path, content)
 		return self._see(path, content)
@@ -105,7 +105,7 @@ class Standard(NamedTuple):
 
 
 class Run(NamedTuple):
-	"""One command of a build, and what came of it."""
+	"""One command of a build, and its result."""
 
 	command: Tuple[str, ...]
 	status: int
@@ -176,7 +176,7 @@ def list_tree(folder: pathlib.Path, ignored: Sequence[str]) -> Dict[str, os.stat
 
 
 def read_entry(folder: pathlib.Path, path: str, mode: int, standard: Standard) -> Any:
-	"""What to compare of an entry of a tree: the content of a file, the target of a link."""
+	"""The part of an entry that is compared: the content of a file, or the target of a link."""
 	if stat.S_ISLNK(mode):
 		return os.readlink(folder / path)
 	if stat.S_ISREG(mode):

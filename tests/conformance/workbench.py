@@ -1,4 +1,4 @@
-"""Where a project is built with stock Waf and then, at the same path, with a tool loaded."""
+"""Builds a project with stock Waf and then, at the same path, with a tool loaded."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 	executed: int  # commands that the engine was given
 
 	def find_differences(self, project: Project, jobs: int) -> List[str]:
-		"""What is not the same; the engine having been given every command is a part of it."""
+		"""All differences. It is one of them if the engine was not given every command."""
 		standard = twins.Standard(ordered=jobs == 1, exemptions=project.exemptions)
 		found = twins.compare_builds(self.stock, self.ours, standard)
 		if self.executed != self.wanted:
@@ -90,7 +90,7 @@ class Workbench:
 
 
 def count_executed() -> int:
-	"""How many commands the engine was given; none when there is no engine, as none was needed."""
+	"""How many commands the engine was given; zero if no engine was started."""
 	command = [os.environ["WAFD"], "status", "--json"]
 	done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30, check=False)
 	totals = {} if done.returncode else json.loads(done.stdout)["totals"]

@@ -34,8 +34,7 @@ To troubleshoot, ``waf --zones=batch`` tells of each call, and in the end how ma
 if "." in __name__:
 	from .tool import build, options
 else:
-	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
-
-	waflib_extras_alone.stand_in(__name__, __path__)
+	# Waf has loaded this folder without its package, with tooldir=
+	__import__("waflib_extras_alone").stand_in(__name__, __path__)
 
 __all__ = ["build", "options"]

@@ -10,16 +10,13 @@ import os
 import shutil
 import threading
 import time
-from typing import TYPE_CHECKING, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
-from waflib import Errors, Logs, Runner
+from waflib import Build, Errors, Logs, Runner
 
 from .joining import Key, LeftAlone, find_plan
 from .membership import ALONE, MADE, NEW, TAKEN, WAITING, Member
 from .outputs import FOLDERS, accept, find_doubted, remove, show, sweep, write_names
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
 
 GRACE = 0.005
 """A call that waits for more tasks looks every so many seconds whether the scheduler still hands them out."""
@@ -30,7 +27,7 @@ MADE_HERE = "made"
 class Pool:
 	"""The tasks of one build that may run now, from which calls take theirs."""
 
-	def __init__(self, bld: "BuildContext") -> None:
+	def __init__(self, bld: Build.BuildContext) -> None:
 		self.bld = bld
 		self.for_all = False
 		"""Whether all targets take part."""

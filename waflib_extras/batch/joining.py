@@ -6,16 +6,13 @@ It runs nothing, and does not know which tasks there are.
 
 import copy
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
 
-from waflib import Task
+from waflib import Node, Task
 
 from ..hooks import stock
 from . import invocation
 from .membership import Member
-
-if TYPE_CHECKING:
-	from waflib.Node import Node
 
 PATIENCE = 0.1
 """For so many seconds, a call that could take more tasks waits while the scheduler still hands some out."""
@@ -24,10 +21,10 @@ PATIENCE = 0.1
 Given = Dict[str, Any]
 """The arguments of a task's command for ``Popen``."""
 Command = Union[str, List[str]]
-Maker = Callable[["Task.Task"], object]
+Maker = Callable[[Task.Task], object]
 """A function that Waf has made of a command line."""
 Key = Tuple[object, ...]
-"""What all tasks that may share a call have in common."""
+"""The common properties of all tasks that may share a call."""
 
 
 class Compile(NamedTuple):
@@ -101,7 +98,7 @@ def capture(task: Task.Task, function: Maker) -> Tuple[Command, Given]:
 	return heard[0]
 
 
-def pose(task: Task.Task, inputs: "List[Node]", folder: str) -> Task.Task:
+def pose(task: Task.Task, inputs: "List[Node.Node]", folder: str) -> Task.Task:
 	"""A task like this one with other inputs. It serves to make a command and is never run."""
 	other = copy.copy(task)
 	other.inputs = inputs
@@ -195,6 +192,6 @@ def tell(task: Task.Task, kwargs: Given) -> Key:
 	return kwargs["cwd"].abspath(), repr(sorted(rest.items())), repr(task.env.PATH)
 
 
-def is_below_build(task: Task.Task, folder: "Node") -> bool:
+def is_below_build(task: Task.Task, folder: Node.Node) -> bool:
 	build = task.generator.bld.bldnode
 	return folder is build or (hasattr(folder, "is_child_of") and folder.is_child_of(build))

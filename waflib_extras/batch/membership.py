@@ -21,7 +21,7 @@ class Member:
 	plan: "Plan"
 	"""How it is done with others. It is set when a pool enlists the task."""
 	key: "Key"
-	"""What it has in common with all tasks with which it may share a call."""
+	"""The properties that it shares with the tasks of its calls."""
 
 	def __init__(self, task: Task.Task, pool: "Pool", size: int) -> None:
 		self.task = task

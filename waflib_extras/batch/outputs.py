@@ -7,14 +7,11 @@ It knows nothing of how a call is made.
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, List
+from typing import List
 
-from waflib import Context, Logs
+from waflib import Build, Context, Logs
 
 from .membership import Member
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
 
 FOLDERS = ".batch-"
 """The prefix of the folders of calls, in the build folder."""
@@ -45,7 +42,7 @@ def find_doubted(crew: List[Member], made: List[List[str]], code: int, text: byt
 	return doubted if doubted or not code else list(crew)
 
 
-def show(bld: "BuildContext", said: List[bytes]) -> None:
+def show(bld: Build.BuildContext, said: List[bytes]) -> None:
 	"""Write the output of a command, as ``Context.exec_command`` does."""
 	for data, stream, level, word in zip(said, (sys.stdout, sys.stderr), ("debug", "error"), ("out", "err")):
 		if data:

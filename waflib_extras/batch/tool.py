@@ -1,16 +1,12 @@
 """Chooses the tasks that may share calls, and replaces their methods."""
 
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
-from waflib import Options, Runner, Task, Utils
+from waflib import Build, Options, Runner, Task, TaskGen, Utils
 from waflib.TaskGen import after_method, feature
 
 from ..hooks import lifecycle
 from . import gathering, membership
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
-	from waflib.TaskGen import task_gen
 
 SIZE = 50
 """At most so many tasks share a call, if the project does not say how many."""
@@ -18,14 +14,14 @@ COMPILERS = ("gcc", "clang", "msvc", "clang-cl")
 """The values of ``CC_NAME`` and ``CXX_NAME`` for compilers whose options we know."""
 
 
-def find_pool(bld: "BuildContext") -> gathering.Pool:
+def find_pool(bld: Build.BuildContext) -> gathering.Pool:
 	pool: Optional[gathering.Pool] = bld.__dict__.get("batch_pool")
 	if pool is None:
 		pool = bld.batch_pool = gathering.Pool(bld)
 	return pool
 
 
-def find_size(task: Task.Task, generator: "task_gen", pool: gathering.Pool) -> int:
+def find_size(task: Task.Task, generator: TaskGen.task_gen, pool: gathering.Pool) -> int:
 	"""How many tasks may share a call with this one."""
 	option = getattr(Options.options, "batch", None)
 	if option is not None and option <= 0:
@@ -58,7 +54,7 @@ def is_parked_clang(task: Task.Task) -> bool:
 
 @feature("*", "batch")
 @after_method("process_source", "process_rule", "apply_link", "apply_incpaths", "propagate_uselib_vars")
-def share_calls(self: "task_gen") -> None:
+def share_calls(self: TaskGen.task_gen) -> None:
 	"""Let the tasks of this generator share calls, if that is wanted."""
 	pool = find_pool(self.bld)
 	for task in self.tasks:
@@ -92,5 +88,5 @@ def options(opt: Options.OptionsContext) -> None:
 		)
 
 
-def build(bld: "BuildContext") -> None:
+def build(bld: Build.BuildContext) -> None:
 	find_pool(bld).for_all = True

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from ..version import VERSION
 from . import protocol
@@ -53,29 +53,16 @@ Answer = Tuple[Outcome, bytes, bytes]
 Learned = Tuple[List[bytes], Inputs]
 """The texts of a connection, and the numbers of those that a command depended on."""
 Heard = Union[Told, Learned]
-"""What the engine tells of a command from its cache, beside the outcome."""
+"""A message about a command from the engine's cache, beside the outcome."""
 
 
-class Deadlines(NamedTuple):
-	"""In seconds."""
-
-	greeting: float
-	start: float
-
-
-def find_deadlines() -> Deadlines:
-	"""
-	How long a build waits, once, for an engine that does not answer or does not start.
-
-	``WAFD_PATIENCE`` has the seconds.
-	"""
+def find_patience() -> float:
+	"""The seconds that a build waits, once, for an engine that does not answer or does not start."""
 	try:
 		patience = float(os.environ.get("WAFD_PATIENCE") or PATIENCE)
 	except ValueError:
 		patience = PATIENCE
-	if not 0 < patience <= MOST_PATIENCE:
-		patience = PATIENCE
-	return Deadlines(patience, patience)
+	return patience if 0 < patience <= MOST_PATIENCE else PATIENCE
 
 
 # ---- where the engine is
@@ -372,6 +359,22 @@ class Connection:
 		except OSError as e:
 			raise Lost("the connection to the engine ended: %s" % e.strerror) from None
 
+	def ask_report(self, seconds: float) -> bytes:
+		"""The engine's report about itself, in JSON. No command may be under way."""
+		self.sock.settimeout(seconds)
+		self.sock.sendall(protocol.encode_status(), MSG_NOSIGNAL)
+		data = bytearray()
+		while not data or len(data) < (protocol.measure(data) or 4):
+			received = self.sock.recv(RECEIVE)
+			if not received:
+				raise Lost("the connection to the engine ended")
+			data += received
+		self.sock.settimeout(None)
+		answer = protocol.decode(bytes(data))
+		if not isinstance(answer, protocol.Report):
+			raise ProtocolError("the engine answers with %.100r" % (answer,))
+		return answer.json
+
 	def _receive(self) -> bytes:
 		"""The next bytes, however long that takes, unless the engine was stopped."""
 		self.stopped_since = 0.0
@@ -507,13 +510,13 @@ class Session:
 	"""
 
 	def __init__(
-		self, name: str, jobs: int, wishes: int = 0, transport: str = UNIX, deadlines: Optional[Deadlines] = None
+		self, name: str, jobs: int, wishes: int = 0, transport: str = UNIX, patience: Optional[float] = None
 	) -> None:
 		self.name = os.fsencode(name)[-NAME_CAP:]
 		self.jobs = jobs
 		self.wishes = wishes
 		self.transport = transport
-		self.deadlines = deadlines or find_deadlines()
+		self.patience = patience or find_patience()
 		self.policy: Tuple[bytes, Sequence[int]] = (b"", ())
 		"""The frame that is sent first on each connection, and its descriptors."""
 		self.failure: Optional[EngineError] = None
@@ -653,11 +656,11 @@ class Session:
 		return self._dial(True)
 
 	def _dial(self, started: bool) -> Connection:
-		seconds = self.deadlines.greeting
+		seconds = self.patience
 		sock, token = (None, b"") if started else dial(self.transport, seconds)
 		if sock is None:
 			check_folder()
-			start(self.transport, self.deadlines.start)
+			start(self.transport, seconds)
 			sock, token = dial(self.transport, seconds)
 		if sock is None:
 			raise EngineError("wafd start says that an engine listens, but none does")

@@ -73,7 +73,7 @@ EMPTY = b""  # a name, because bundling with waf-light breaks literals with a pr
 CODING = sys.getfilesystemencoding()
 
 Argument = Any
-"""What ``os.fsencode`` takes. Nearly all arguments are texts, so they are joined before they are encoded."""
+"""A value for ``os.fsencode``. Nearly all arguments are texts, so they are joined before they are encoded."""
 Environment = Dict[Any, Any]
 """Names and values are what ``os.fsencode`` takes."""
 
@@ -144,12 +144,8 @@ class Report(NamedTuple):
 	json: bytes
 
 
-class Listening(NamedTuple):
-	port: int
-
-
 class Told(NamedTuple):
-	"""What the cache did for a command."""
+	"""The cache's answer for a command."""
 
 	id: int
 	known: int
@@ -158,10 +154,10 @@ class Told(NamedTuple):
 	words: str = ""
 	"""The same for people."""
 	unstored: int = 0
-	"""Of a miss, the number of the reason why nothing was stored; zero if it was stored."""
+	"""For a miss: the number of the reason why nothing was stored; zero if the result was stored."""
 	unstored_words: str = ""
 	processor: int = 0
-	"""Of a hit, the processor time that the command took when it ran, in microseconds."""
+	"""For a hit: the processor time that the command took when it ran, in microseconds."""
 
 	def show(self) -> str:
 		"""Both reasons for people; nothing of a hit."""
@@ -176,7 +172,7 @@ class Inputs(NamedTuple):
 	numbers: "array.array[int]"
 
 
-Message = Union[Welcome, Refusal, Output, Outcome, Report, Listening, Told, Inputs]
+Message = Union[Welcome, Refusal, Output, Outcome, Report, Told, Inputs]
 """A frame from the engine, as a value."""
 
 
@@ -304,22 +300,9 @@ def encode_status() -> bytes:
 	return _frame(5, b"", FRAME_CAP)
 
 
-def encode_stop(how: int) -> bytes:
-	return _frame(6, bytes((how,)), FRAME_CAP)
-
-
-def encode_listen() -> bytes:
-	return _frame(7, b"", FRAME_CAP)
-
-
 def encode_policy(flags: int, load: int) -> bytes:
 	"""How a build shares the machine with others. ``load`` is in hundredths, and 0 is no limit."""
 	return _frame(8, _POLICY.pack(flags, load), FRAME_CAP)
-
-
-def encode_cache(question: bytes) -> bytes:
-	"""A question about the cache, in JSON."""
-	return _frame(9, _text(question), FRAME_CAP)
 
 
 def encode_caching(
@@ -432,10 +415,6 @@ def _decode_report(frame: bytes) -> Report:
 	return Report(_rest_text(frame, 5))
 
 
-def _decode_listening(frame: bytes) -> Listening:
-	return Listening(*struct.unpack("<H", frame[5:]))
-
-
 def _decode_told(frame: bytes) -> Told:
 	number, known = _TOLD.unpack_from(frame, 5)
 	start = 5 + _TOLD.size
@@ -489,7 +468,6 @@ _DECODERS: Dict[int, Callable[[bytes], Message]] = {
 	0x83: _decode_output,
 	0x84: decode_outcome,
 	0x85: _decode_report,
-	0x86: _decode_listening,
 	0x87: _decode_told,
 	0x88: _decode_inputs,
 }

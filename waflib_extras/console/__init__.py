@@ -1,1 +1,1 @@
-"""What people see in the terminal: the progress, the last line, why a task runs, and what shells complete."""
+"""The output for people in the terminal: progress, the last line, why a task runs, and completions for shells."""

@@ -7,17 +7,12 @@ It changes nothing of Waf's. Records are plain tuples, since there is one per ta
 
 import os
 import time
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from waflib import Context, Node, Utils
+from waflib import Build, ConfigSet, Context, Node, Task, Utils
 
 from ..client import protocol
 from ..facts import checks
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
-	from waflib.ConfigSet import ConfigSet
-	from waflib.Task import Task
 
 MOST = 10
 """How many reasons are told; further ones are only counted."""
@@ -36,7 +31,7 @@ has read. If it does, they are not among these files.
 """
 
 Record = Tuple[float, Parts, Tuple[str, ...], Tuple[int, str]]
-"""Of a task that has run: when, the parts of its signature, the reasons, and what the cache said (-1: not asked)."""
+"""A task that has run: when, the parts of its signature, the reasons, and the cache's answer (-1: not asked)."""
 
 
 Kind = Tuple[int, type]
@@ -44,7 +39,7 @@ Kind = Tuple[int, type]
 
 
 class Before(NamedTuple):
-	"""What Waf knew of a task when it decided to run it."""
+	"""Waf's knowledge of a task when it decided to run it."""
 
 	is_known: bool
 	"""Waf had a signature of it."""
@@ -61,8 +56,8 @@ FIRST = ("it was not built before",)
 AGAIN = ("Waf had forgotten all of this build folder, as after waf clean",)
 
 
-def begin(task: "Task") -> Before:
-	"""What Waf knows of a task. Waf forgets its signature when it runs, so this has to be called before."""
+def begin(task: Task.Task) -> Before:
+	"""Waf's knowledge of a task. Waf forgets its signature when it runs, so this has to be called before."""
 	bld = task.generator.bld
 	uid = task.uid()
 	if uid not in bld.task_sigs:
@@ -79,7 +74,7 @@ def begin(task: "Task") -> Before:
 class Recorder:
 	"""Makes the records of one build context's tasks. They share the objects for files and environments."""
 
-	def __init__(self, bld: "BuildContext", envs: Dict[bytes, Environment]) -> None:
+	def __init__(self, bld: Build.BuildContext, envs: Dict[bytes, Environment]) -> None:
 		self.bld = bld
 		self.envs = envs
 		self.pairs: Dict[Node.Node, Tuple[str, bytes]] = {}
@@ -89,7 +84,7 @@ class Recorder:
 		self.firsts: Dict[Kind, Tuple[Record, object]] = {}
 		self.now = time.time()
 
-	def measure(self, task: "Task", is_learned: bool) -> Parts:
+	def measure(self, task: Task.Task, is_learned: bool) -> Parts:
 		"""The parts of a task's signature as they are now. ``is_learned``: the engine knows which files it has read."""
 		bld = self.bld
 		nodes = task.dep_nodes
@@ -101,11 +96,11 @@ class Recorder:
 		manual = self.manual(task) if bld.deps_man else protocol.EMPTY
 		return self.code(task), self.environment(task), files, manual, is_learned
 
-	def is_plain(self, task: "Task") -> bool:
+	def is_plain(self, task: Task.Task) -> bool:
 		"""Tell whether the signature has no part of the task's own, except the files that the engine knows."""
 		return not task.dep_nodes and not self.bld.deps_man
 
-	def first(self, task: "Task", told: Tuple[int, str]) -> Record:
+	def first(self, task: Task.Task, told: Tuple[int, str]) -> Record:
 		"""The record of a plain task that was not built before, and whose files the engine knows."""
 		env = find_env(task)
 		known = self.firsts.get((id(env), task.__class__))
@@ -115,7 +110,7 @@ class Recorder:
 			known = self.firsts[id(env), task.__class__] = record, env
 		return known[0]
 
-	def code(self, task: "Task") -> bytes:
+	def code(self, task: Task.Task) -> bytes:
 		code = self.codes.get(task.__class__)
 		if code is None:
 			code = task.hcode if isinstance(task.hcode, bytes) else str(task.hcode).encode("utf-8", "replace")
@@ -126,7 +121,7 @@ class Recorder:
 		pair = self.pairs[node] = node.abspath(), self.digests.get(node, protocol.EMPTY)
 		return pair
 
-	def environment(self, task: "Task") -> bytes:
+	def environment(self, task: Task.Task) -> bytes:
 		"""The digest under which the values of its variables are stored."""
 		env = find_env(task)
 		known = self.numbers.get((id(env), task.__class__))
@@ -140,7 +135,7 @@ class Recorder:
 			)  # a reference, so that no other object gets its id
 		return known[0]
 
-	def manual(self, task: "Task") -> bytes:
+	def manual(self, task: Task.Task) -> bytes:
 		found = Utils.md5()
 		for node in task.inputs + task.outputs:
 			for value in self.bld.deps_man.get(node, ()):
@@ -150,7 +145,7 @@ class Recorder:
 		return digest
 
 
-def find_env(task: "Task") -> "ConfigSet":
+def find_env(task: Task.Task) -> ConfigSet.ConfigSet:
 	"""The environment that has a task's variables."""
 	env = task.env
 	while not env.table and hasattr(env, "parent"):
@@ -169,7 +164,7 @@ def plain(value: object) -> Union[str, List[str]]:
 
 
 def explain(
-	task: "Task",
+	task: Task.Task,
 	begun: Optional[Before],
 	old: Optional[Parts],
 	new: Parts,

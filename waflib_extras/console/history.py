@@ -8,15 +8,11 @@ not exist.
 import contextlib
 import marshal
 import os
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
-from waflib import Context
+from waflib import Build, Context, Task
 
 from ..version import VERSION
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
-	from waflib.Task import Task
 
 TIMES = "times"
 CAUSES = "causes"
@@ -26,7 +22,7 @@ LEAST = 1000
 """In microseconds. The time of a task that takes less is not stored."""
 
 
-def find_file(bld: "BuildContext", kind: str) -> str:
+def find_file(bld: Build.BuildContext, kind: str) -> str:
 	"""The path of a build context's file. Each interpreter has its own, as it has its own database of Waf's."""
 	variant = "-".join(part for part in (getattr(bld, "variant", "") or "").split(os.sep) if part)
 	name = ".lock-waf-%s%s%s" % (kind, Context.DBFILE.replace(".wafpickle", ""), variant and "-" + variant)
@@ -57,7 +53,7 @@ def write(path: str, content: Dict[str, Any]) -> None:
 			os.unlink(fresh)
 
 
-def name(bld: "BuildContext", task: "Task") -> str:
+def name(bld: Build.BuildContext, task: Task.Task) -> str:
 	"""
 	A name that a task has in each build.
 
@@ -72,7 +68,7 @@ def name(bld: "BuildContext", task: "Task") -> str:
 	return path[len(folder) :] if path.startswith(folder) else path
 
 
-def keep_times(bld: "BuildContext", times: "Dict[Task, int]") -> None:
+def keep_times(bld: Build.BuildContext, times: "Dict[Task.Task, int]") -> None:
 	"""Store how long tasks of this context took, in microseconds."""
 	mine = {name(bld, task): micros for task, micros in times.items() if task.generator.bld is bld}
 	if mine and os.path.isdir(bld.out_dir):

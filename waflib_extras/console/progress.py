@@ -36,7 +36,7 @@ ERASE = "\r\x1b[K"
 
 
 class View(NamedTuple):
-	"""What a line shows."""
+	"""The values that a line shows."""
 
 	done: int
 	total: int

@@ -10,7 +10,7 @@ import re
 from typing import Any, Dict, NamedTuple, Optional
 
 from ..client import protocol
-from ..client.engine import MSG_NOSIGNAL, RECEIVE, Session
+from ..client.engine import Session
 
 GAIN = re.compile(r"it saves ([0-9.]+) ms")
 """In the words of the engine about a parked program."""
@@ -20,7 +20,7 @@ PATIENCE = 2.0
 
 
 class Parking(NamedTuple):
-	"""What the engine has done for all builds since it started."""
+	"""The engine's work for all builds since it started."""
 
 	commands: int
 	parked: int
@@ -58,29 +58,17 @@ def ask_status(session: Session) -> Optional[bytes]:
 		connection = session.take()
 	except protocol.EngineError:
 		return None
-	sock = connection.sock
-	data = bytearray()
 	try:
-		sock.settimeout(PATIENCE)
-		sock.sendall(protocol.encode_status(), MSG_NOSIGNAL)
-		while not data or len(data) < (protocol.measure(data) or 4):
-			received = sock.recv(RECEIVE)
-			if not received:
-				raise protocol.Lost("the connection to the engine ended")
-			data += received
-		sock.settimeout(None)
-		answer = protocol.decode(bytes(data))
-		if not isinstance(answer, protocol.Report):
-			raise protocol.ProtocolError("the engine answers with %.100r" % (answer,))
+		report = connection.ask_report(PATIENCE)
 	except (OSError, protocol.EngineError):
 		session.drop(connection)
 		return None
 	session.give_back(connection)
-	return answer.json
+	return report
 
 
 class Savings:
-	"""What parked programs have saved a build: the difference between two reports of the engine."""
+	"""The savings by parked programs in a build: the difference between two reports of the engine."""
 
 	def __init__(self) -> None:
 		self.engine = 0
@@ -93,7 +81,7 @@ class Savings:
 			self.engine = session.engine
 
 	def find_parked(self, session: Session, commands: int) -> Optional[Parking]:
-		"""What was parked of our commands; None if other builds have run commands meanwhile."""
+		"""How many of our commands were parked; None if other builds have run commands meanwhile."""
 		# without an idle connection the engine may be gone, and the question would start another one
 		if self.before is None or session.engine != self.engine or session.dead or not session.idle:
 			return None
@@ -105,7 +93,7 @@ class Savings:
 
 
 class Counts(NamedTuple):
-	"""What became of the commands of a build."""
+	"""The outcomes of a build's commands."""
 
 	ended: int
 	"""Commands that have ended in the engine. Hits and misses are among them."""

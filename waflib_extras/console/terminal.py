@@ -4,7 +4,6 @@ What a build writes to the terminal beside Waf's own messages: the line of ``-p`
 The environment variable ``WAF_PREFORK_SUMMARY=no`` switches the last line off, as ``--quiet`` does.
 """
 
-import gc
 import os
 import threading
 from typing import TYPE_CHECKING, Dict, Optional
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Dict, Optional
 from waflib import Build, Logs, Options
 
 from ..client import protocol
-from ..hooks import lifecycle
+from ..hooks import gc_pause, lifecycle
 from . import history, why
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ COUNTED = (protocol.RAN, protocol.TIMED_OUT)
 
 
 class Terminal:
-	"""What is noted for these messages; one object per process."""
+	"""The notes for these messages; one object per process."""
 
 	def __init__(self, build: lifecycle.Build) -> None:
 		self.build = build
@@ -78,14 +77,8 @@ class Terminal:
 	def end_build(self, bld: Build.BuildContext, outcome: str) -> None:
 		"""Answer ``--why`` and store what is to be known of the build that is over."""
 		self.has_built = self.has_built or bld.cmd != why.WhyContext.cmd
-		is_collecting = gc.isenabled()
-		# so many small tuples would have the collector walk through the graph of tasks
-		gc.disable()
-		try:
+		with gc_pause.without_collector():
 			self.evidence.end_build(bld)
-		finally:
-			if is_collecting:
-				gc.enable()
 		if self.times:
 			history.keep_times(bld, self.times)
 			self.times.clear()

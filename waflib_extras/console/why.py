@@ -13,16 +13,13 @@ separated by commas. ``prefork`` loads this; ``docs/why.md`` tells what is store
 
 import os
 import time
-from typing import TYPE_CHECKING, Container, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Container, Dict, List, Optional, Sequence, Set, Tuple
 
-from waflib import Build, Errors, Logs, Options, Runner, Task, Utils
+from waflib import Build, Errors, Logs, Node, Options, Runner, Task, Utils
 
 from ..client import protocol
 from ..hooks import lifecycle, stock
 from . import causes, history
-
-if TYPE_CHECKING:
-	from waflib.Node import Node
 
 TOLD = {protocol.HIT: "cache: hit", protocol.MISS: "cache: miss", protocol.UNCACHED: "not cached"}
 STATES = {
@@ -41,7 +38,7 @@ IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
 
 
 class Evidence:
-	"""What is noted while a build runs, and stored when it is over. There is one object per process."""
+	"""The notes of a running build, which are stored when it is over. There is one object per process."""
 
 	def __init__(self, build: lifecycle.Build, times: Dict[Task.Task, int]) -> None:
 		self.times = times
@@ -219,7 +216,7 @@ def find_tasks(bld: Build.BuildContext, wanted: Sequence[str]) -> List[Task.Task
 	return list(found)
 
 
-def fits(node: "Node", word: str, bld: Build.BuildContext) -> bool:
+def fits(node: Node.Node, word: str, bld: Build.BuildContext) -> bool:
 	import fnmatch
 
 	path = node.abspath()
@@ -250,7 +247,7 @@ class DryRun(Runner.Parallel):
 		self.evidence = evidence
 		self.would: Dict[Task.Task, Optional[str]] = {}
 		"""The tasks that would run. The value names the file that would be made before, if that is the reason."""
-		self.made: Dict[Node, None] = {}
+		self.made: Dict[Node.Node, None] = {}
 
 	def task_status(self, tsk: Task.Task) -> int:
 		nodes = tsk.inputs + tsk.dep_nodes + self.bld.node_deps.get(tsk.uid(), [])

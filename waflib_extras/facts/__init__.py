@@ -1,1 +1,1 @@
-"""What files, folders and programs are like, and whether they have changed. It knows no tasks."""
+"""The states of files, folders and programs, and whether they have changed. It knows no tasks."""

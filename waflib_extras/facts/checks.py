@@ -335,7 +335,7 @@ def find_circumstance(name: bytes) -> bytes:
 
 
 def find_processor() -> bytes:
-	"""What the system tells of the processors, without what varies, and the name that the user gives such machines."""
+	"""The system's description of the processors, without varying values, and the user's name for such machines."""
 	with open("/proc/cpuinfo", encoding="utf-8", errors="surrogateescape") as f:
 		lines = {line for line in f if line.partition(":")[0].strip() in PROCESSOR_LINES}
 	named = os.environ.get("WAFCC_PROCESSOR", "")

@@ -5,33 +5,28 @@ Waf calls ``options``, ``configure`` and ``build`` where a wscript loads the too
 tool that ``configure`` has loaded. Whichever comes first installs the tool.
 """
 
-from typing import TYPE_CHECKING, Callable, Tuple
+from typing import Callable, Tuple
 
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
-	from waflib.Configure import ConfigurationContext
-	from waflib.Options import OptionsContext
+from waflib import Context, Options
+
+AddOptions = Callable[[Options.OptionsContext], None]
+Prepare = Callable[[Context.Context], None]
 
 
-def make_entries(
-	first: str, add_options: "Callable[[OptionsContext], None]", install: Callable[[], None]
-) -> "Tuple[Callable[[OptionsContext], None], Callable[[ConfigurationContext], None], Callable[[BuildContext], None]]":
+def make_entries(first: str, add_options: AddOptions, install: Callable[[], None]) -> Tuple[AddOptions, Prepare]:
 	"""
-	The functions ``options``, ``configure`` and ``setup`` of a tool that has this first option.
+	The function ``options`` of a tool with this first option, and the one for ``configure``, ``setup`` and ``build``.
 
 	A wscript may load a tool several times. The options are added once; ``install`` has to see to itself.
 	These are functions and not methods, since Waf runs anything else as rules of its own.
 	"""
 
-	def options(opt: "OptionsContext") -> None:
+	def options(opt: Options.OptionsContext) -> None:
 		if not opt.parser.get_option(first):
 			add_options(opt)
 		install()
 
-	def configure(conf: "ConfigurationContext") -> None:
+	def prepare(ctx: Context.Context) -> None:
 		install()
 
-	def setup(bld: "BuildContext") -> None:
-		install()
-
-	return options, configure, setup
+	return options, prepare

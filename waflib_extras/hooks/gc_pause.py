@@ -6,8 +6,9 @@ alone.
 """
 
 import atexit
+import contextlib
 import gc
-from typing import Tuple
+from typing import Iterator, Tuple
 
 YOUNG = 50000
 """The collector runs after so many new objects. Python's own value is 700 or 2000."""
@@ -41,6 +42,18 @@ class Collector:
 			gc.set_threshold(*self.thresholds)
 			self.thresholds = ()
 			leave_rest()
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+	"""Switch it off within this context, which makes or walks through very many objects that stay."""
+	is_enabled = gc.isenabled()
+	gc.disable()
+	try:
+		yield
+	finally:
+		if is_enabled:
+			gc.enable()
 
 
 def leave_rest() -> None:

@@ -49,15 +49,15 @@ class Ended(NamedTuple):
 	micros: int
 	"""How long it took, in microseconds; 0 for a hit."""
 	outcome: "Optional[Outcome]" = None
-	"""What the engine told of the command; None for a task that runs Python code."""
+	"""The engine's report about the command; None for a task that runs Python code."""
 	told: "Optional[Told]" = None
-	"""What the cache told of the command, if the cache was asked."""
+	"""The cache's answer, if the cache was asked."""
 	learned: "Optional[Learned]" = None
-	"""What the command depended on."""
+	"""The inputs of the command."""
 
 
 class Runner(Protocol):
-	"""What runs commands in place of Waf's ``run_process``: ``prefork`` brings one."""
+	"""The object that runs commands in place of Waf's ``run_process``: ``prefork`` brings one."""
 
 	lost: str
 	"""Why no command goes to the engine any more."""
@@ -73,7 +73,7 @@ class Runner(Protocol):
 
 
 class Cache(Protocol):
-	"""What decides which commands are cached: ``wafcc`` brings one."""
+	"""The object that decides which commands are cached: ``wafcc`` brings one."""
 
 	active: bool
 	solo: "Optional[Task]"
@@ -113,7 +113,7 @@ class Recording(Protocol):
 
 
 class Evidence(Protocol):
-	"""What is noted of tasks to answer ``--why``: ``console`` brings it."""
+	"""Notes about tasks to answer ``--why``: ``console`` brings them."""
 
 	def begin(self, task: "Task") -> None: ...
 
@@ -121,7 +121,7 @@ class Evidence(Protocol):
 
 
 class Checks(Protocol):
-	"""What a tool has looked at in a run that began before its call: ``resident`` brings it."""
+	"""The files that a tool has looked at in a run that began before its call: ``resident`` brings it."""
 
 	def away(self) -> ContextManager[None]: ...
 
@@ -169,7 +169,7 @@ class Build:
 		"""None if no picture of the build is wanted."""
 		self.evidence: Optional[Evidence] = None
 		self.checks: Optional[Checks] = None
-		"""None, except in a run that the resident process has begun before anybody called."""
+		"""None, except in a run that the resident process has begun before its call."""
 		self.participants: Dict[str, Any] = {}
 		"""By tool. A tool that Waf loads from several folders has several classes of one name, and one object here."""
 		self.changed: Dict[Task, List[bytes]] = {}

@@ -25,7 +25,7 @@ class Patch:
 
 	name = ""
 	topic = ""
-	"""What it is about, in a few words, for ``waf large``."""
+	"""Its subject in a few words, for ``waf large``."""
 	needs: Tuple[str, ...] = ()
 	"""Other patches without which this one would be wrong."""
 	known: Dict[str, Tuple[str, ...]] = {}
@@ -46,7 +46,7 @@ class Patch:
 		pass  # waf-light removes the docstring
 
 	def end(self, bld: "BuildContext") -> None:
-		"""Called when the build has ended, in whatever way."""
+		"""Called when the build has ended, in any way."""
 		pass  # as above
 
 	def obstacle(self, sources: "Sources") -> str:

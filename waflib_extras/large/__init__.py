@@ -20,8 +20,7 @@ why others are not.
 if "." in __name__:
 	from .tool import PATCHES, build, configure, options, setup
 else:
-	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
-
-	waflib_extras_alone.stand_in(__name__, __path__)
+	# Waf has loaded this folder without its package, with tooldir=
+	__import__("waflib_extras_alone").stand_in(__name__, __path__)
 
 __all__ = ["PATCHES", "build", "configure", "options", "setup"]

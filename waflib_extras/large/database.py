@@ -5,7 +5,7 @@ Patches for Waf's database, and for Python's collector while it is read and writ
 import gc
 import os
 import pickle
-from typing import Callable, Dict, Iterator, List
+from typing import Dict, Iterator, List
 
 from waflib import Build, Context, Node, Task, Utils
 
@@ -68,11 +68,13 @@ class Collected(patch.Patch):
 		restore, store = Build.BuildContext.restore, Build.BuildContext.store
 
 		def read(bld: Build.BuildContext) -> None:
-			without_collector(restore, bld)
+			with gc_pause.without_collector():
+				restore(bld)
 			self.freeze()
 
 		def write(bld: Build.BuildContext) -> None:
-			without_collector(store, bld)
+			with gc_pause.without_collector():
+				store(bld)
 
 		def get_build_iterator(bld: Build.BuildContext) -> Iterator[List[Task.Task]]:
 			for tasks in iterate(bld):
@@ -107,13 +109,3 @@ class Collected(patch.Patch):
 			self.may_freeze = False
 			gc.callbacks.remove(self.watch)
 		self.collector.restore()
-
-
-def without_collector(function: Callable[[Build.BuildContext], None], bld: Build.BuildContext) -> None:
-	is_enabled = gc.isenabled()
-	gc.disable()
-	try:
-		function(bld)
-	finally:
-		if is_enabled:
-			gc.enable()

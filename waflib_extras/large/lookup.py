@@ -2,15 +2,11 @@
 Patches for names that are looked up, and for texts that are compiled, again and again.
 """
 
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple, Union
+from typing import Callable, Dict, List, Optional, Tuple, Union
 
-from waflib import Errors, Task, TaskGen
+from waflib import Build, Errors, Task, TaskGen
 
 from ..hooks import patch
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
-
 
 Group = List[Union[TaskGen.task_gen, Task.Task]]
 """A group of a build context."""
@@ -82,7 +78,7 @@ class Index:
 		return groups[group][place] is self.found[name]
 
 
-def get_tgen_by_name(self: "BuildContext", name: str) -> TaskGen.task_gen:
+def get_tgen_by_name(self: Build.BuildContext, name: str) -> TaskGen.task_gen:
 	index: Optional[Index] = self.__dict__.get("large_index")
 	if not self.task_gen_cache_names or index is None or self.task_gen_cache_names is not index.found:
 		if index is None or not index.update(self.groups) or not index.is_there(name, self.groups):
@@ -94,7 +90,7 @@ def get_tgen_by_name(self: "BuildContext", name: str) -> TaskGen.task_gen:
 		raise Errors.WafError("Could not find a task generator for the name %r" % name) from None
 
 
-def read_all(bld: "BuildContext") -> Index:
+def read_all(bld: Build.BuildContext) -> Index:
 	index = Index()
 	index.update(bld.groups)
 	return index

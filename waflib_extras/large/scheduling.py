@@ -6,14 +6,11 @@ import heapq
 import itertools
 import logging
 import threading
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Type, Union
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Type, Union
 
-from waflib import Logs, Runner, Task
+from waflib import Build, Logs, Runner, Task
 
 from ..hooks import patch
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
 
 FEW = 8
 """Up to so many dependencies are looked through each time, since remembering the place would take longer."""
@@ -281,7 +278,7 @@ class Messages(patch.Patch):
 		stock = Task.Task.log_display
 		template: Dict[str, object] = {}
 
-		def log_display(self: Task.Task, bld: "BuildContext") -> None:
+		def log_display(self: Task.Task, bld: Build.BuildContext) -> None:
 			if self.generator.bld.progress_bar or bld.logger or not is_heard_by_waf_alone():
 				stock(self, bld)
 				return

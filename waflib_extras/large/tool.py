@@ -1,14 +1,11 @@
 """Chooses the patches that fit this Waf, and tells of them."""
 
-from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
-from waflib import Context, Errors, Logs, Options
+from waflib import Build, Context, Errors, Logs, Options
 
 from ..hooks import entry, lifecycle, patch
 from . import database, digests, lookup, ordering, scheduling
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
 
 PATCHES: Tuple[Type[patch.Patch], ...] = (
 	ordering.Precedence,
@@ -37,7 +34,7 @@ class Large:
 		self.patches: Optional[List[patch.Patch]] = None
 		"""Those in place. It is None until the first build begins, since only then are the options known."""
 
-	def begin(self, bld: "BuildContext") -> None:
+	def begin(self, bld: Build.BuildContext) -> None:
 		if self.patches is None:
 			self.patches = []
 			chosen, reasons = choose(unwanted())
@@ -52,7 +49,7 @@ class Large:
 		for one in self.patches:
 			one.begin(bld)
 
-	def end(self, bld: "BuildContext", outcome: str) -> None:
+	def end(self, bld: Build.BuildContext, outcome: str) -> None:
 		for one in reversed(self.patches or ()):
 			one.end(bld)
 
@@ -122,10 +119,10 @@ def add_options(opt: Options.OptionsContext) -> None:
 	)
 
 
-options, configure, _ = entry.make_entries("--no-large", add_options, install)
+options, configure = entry.make_entries("--no-large", add_options, install)
 
 
-def build(bld: "BuildContext") -> None:
+def build(bld: Build.BuildContext) -> None:
 	large = lifecycle.find().join("large", Large)
 	if large.patches is None:
 		large.begin(bld)  # the wscript has loaded the tool after this build had begun

@@ -49,7 +49,7 @@ class Start(NamedTuple):
 
 
 class CallResult:
-	"""What became of the call to the resident, for the end of this run."""
+	"""The result of the call to the resident, for the end of this run."""
 
 	start: Optional[Start] = None
 	refusal = ""

@@ -9,6 +9,7 @@ from typing import Dict, Iterator, List, Optional, Tuple, TypedDict
 from . import caller
 
 PATIENCE = 20.0  # seconds for an answer
+FAREWELL = ".left"
 
 
 class Status(TypedDict, total=False):
@@ -22,6 +23,8 @@ class Status(TypedDict, total=False):
 	"""Why the last run was not stored or not answered."""
 	sketch: str
 	"""Why no run is begun ahead; empty if one is."""
+	before: str
+	"""Why the resident before has left; empty if there was none, or if it was killed."""
 	memos: int
 	digests: int
 
@@ -35,6 +38,20 @@ def find_all() -> Iterator[Tuple[str, _socket.socket]]:
 			sock = caller.dial(path)
 			if sock is not None:
 				yield path, sock
+
+
+def farewell_of(path: str) -> str:
+	"""The file beside a resident's socket in which it says why it has left."""
+	return path[: -len(caller.SUFFIX)] + FAREWELL
+
+
+def read_farewell(path: str) -> str:
+	"""Why the resident with this socket has left; empty if there was none, or if it was killed."""
+	try:
+		with open(farewell_of(path), encoding="utf-8") as f:
+			return f.read()
+	except (OSError, ValueError):
+		return ""
 
 
 def ask(sock: _socket.socket, question: str) -> Status:
@@ -55,7 +72,8 @@ def show(told: Status) -> str:
 	counts = ", ".join("%d %s" % (number, what) for what, number in sorted(told["counts"].items())) or "not called yet"
 	reason = "; last not kept or not answered: %s" % told["reason"] if told["reason"] else ""
 	ahead = "; 1 begun ahead and waits" if not told["sketch"] else "; none begun ahead: %s" % told["sketch"]
-	reason += ahead
+	before = "; the one before has left: %s" % told["before"] if told["before"] else ""
+	reason += ahead + before
 	return "%s: process %d of %s: %s%s" % (told["project"], told["pid"], told["python"], counts, reason)
 
 

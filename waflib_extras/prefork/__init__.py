@@ -11,7 +11,7 @@ it is needed and ends by itself. A command that cannot be sent to it (with a ``p
 input) runs Waf's own way, as all commands do where there is no engine. ``docs/prefork.md`` has the details.
 
 Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``--prefork-transport=unix|tcp``;
-``--quiet`` (``docs/terminal.md``) and ``--why`` (``docs/why.md``); those of ``docs/neighbour.md`` are ``--nice``,
+``--quiet`` (``docs/terminal.md``) and ``--why`` (``docs/why.md``); those of ``docs/neighbor.md`` are ``--nice``,
 ``--sched``, ``--processors``, ``--load``, ``--jobserver`` and ``--no-memory-brake``.
 
 Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
@@ -25,8 +25,7 @@ own way and why. ``wafd status`` shows the engine, and ``WAF_NO_PREFORK=1 waf`` 
 if "." in __name__:
 	from .tool import Prefork, build, configure, install, options, setup
 else:
-	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
-
-	waflib_extras_alone.stand_in(__name__, __path__)
+	# Waf has loaded this folder without its package, with tooldir=
+	__import__("waflib_extras_alone").stand_in(__name__, __path__)
 
 __all__ = ["Prefork", "build", "configure", "install", "options", "setup"]

@@ -5,8 +5,9 @@ Our function in the place of ``Utils.run_process`` gives a command to the handle
 file knows nothing of when and how a command is run.
 """
 
+import contextlib
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from ..client import protocol
 
@@ -52,37 +53,37 @@ def capture(prefork: "Prefork", task: "Task") -> Tuple[Optional[bytes], Optional
 			captured.append(e)
 		raise Captured
 
-	outer = handlers.get(ident)
-	handlers[ident] = handler
 	try:
-		task.process()
+		with handle(prefork, handler):
+			task.process()
 	except Captured:
 		found = captured[0]
 		if isinstance(found, protocol.EngineError):
 			raise found from None
 		return found.encoded, found.env
+	return None, None
+
+
+@contextlib.contextmanager
+def handle(prefork: "Prefork", handler: Handler) -> Iterator[None]:
+	"""Have this handler get the commands of this thread."""
+	handlers, ident = prefork.handlers, threading.get_ident()
+	outer = handlers.get(ident)
+	handlers[ident] = handler
+	try:
+		yield
 	finally:
 		if outer is None:
 			del handlers[ident]
 		else:
 			handlers[ident] = outer
-	return None, None
 
 
 def log(prefork: "Prefork", task: "Task", code: int, out: bytes, err: bytes) -> None:
 	"""Have Waf decode and write the output of a command."""
-	handlers = prefork.handlers
-	ident = threading.get_ident()
-	outer = handlers.get(ident)
-	handlers[ident] = lambda cmd, kwargs, cargs: (code, out, err)
-	try:
+	with handle(prefork, lambda cmd, kwargs, cargs: (code, out, err)):
 		# as str, since Waf searches the program of a list
 		prefork.hooks.stock.context_exec(Listener(task.generator.bld), "")
-	finally:
-		if outer is None:
-			del handlers[ident]
-		else:
-			handlers[ident] = outer
 
 
 class Listener:

@@ -70,7 +70,7 @@ class Dispatcher:
 		self.unseen = 0
 		"""The number of tasks whose message is not written yet."""
 		self.recording = self.build.recording
-		"""What notes tasks for the picture of a build; None without ``--timeline``."""
+		"""The object that notes tasks for the picture of a build; None without ``--timeline``."""
 		self.is_cached = self.build.find_active_cache() is not None
 		self.turns = 0
 		self.are_hits = False

@@ -2,12 +2,9 @@
 Writes the messages of tasks that begin, several at once if several tasks have ended at once.
 """
 
-from typing import TYPE_CHECKING, List
+from typing import List
 
-from waflib import Logs, Task
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
+from waflib import Build, Logs, Task
 
 
 class Messages:
@@ -17,7 +14,7 @@ class Messages:
 		self.texts: List[str] = []
 		self.gathers = False
 
-	def begin(self, bld: "BuildContext") -> None:
+	def begin(self, bld: Build.BuildContext) -> None:
 		"""Gather messages from now on, if nothing has changed how Waf writes them."""
 		handlers = Logs.log.handlers
 		self.gathers = not (

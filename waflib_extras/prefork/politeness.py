@@ -2,7 +2,7 @@
 The options by which a build leaves resources of the machine to others.
 
 Some change this process of Waf's, and the engine gives each command what its Waf has. What only the engine can do
-(tokens of a jobserver, a limit of load, the brake) is sent to it in the frame ``policy``. ``docs/neighbour.md`` tells
+(tokens of a jobserver, a limit of load, the brake) is sent to it in the frame ``policy``. ``docs/neighbor.md`` tells
 what each option does.
 """
 
@@ -12,14 +12,11 @@ import re
 import shutil
 import stat
 import subprocess
-from typing import TYPE_CHECKING, Callable, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar
+from typing import Callable, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar
 
-from waflib import Errors, Logs
+from waflib import Errors, Logs, Options
 
 from ..client import protocol
-
-if TYPE_CHECKING:
-	from waflib.Options import OptionsContext
 
 SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # Linux's numbers; PyPy does not name all of them
 JOBSERVERS = ("auto", "pipe", "fifo", "no")
@@ -38,7 +35,7 @@ class Policy(NamedTuple):
 	fds: Tuple[int, ...]
 
 
-def add_options(opt: "OptionsContext") -> None:
+def add_options(opt: Options.OptionsContext) -> None:
 	"""The options of this file, in the group of the tool that uses it."""
 	group = opt.add_option_group("Options for the sake of others on this machine")
 	group.add_option("--nice", metavar="N", help="run everything with this nice value, -20 to 19")
@@ -66,7 +63,6 @@ def add_options(opt: "OptionsContext") -> None:
 
 
 def parse_nice(text: Optional[str]) -> Optional[int]:
-	"""The value of --nice."""
 	if text is None:
 		return None
 	if not re.match(r"[+-]?\d+$", text) or not -20 <= int(text) <= 19:
@@ -75,14 +71,12 @@ def parse_nice(text: Optional[str]) -> Optional[int]:
 
 
 def parse_scheduler(text: Optional[str]) -> Optional[str]:
-	"""The value of --sched."""
 	if text is not None and text not in SCHEDULERS:
 		raise Errors.WafError("--sched=%s: give one of %s" % (text, ", ".join(SCHEDULERS)))
 	return text
 
 
 def parse_processors(text: Optional[str]) -> Optional[Set[int]]:
-	"""The value of --processors as numbers."""
 	if text is None:
 		return None
 	found: Set[int] = set()
@@ -111,7 +105,6 @@ def parse_load(text: Optional[str]) -> int:
 
 
 def parse_jobserver(text: Optional[str]) -> Optional[str]:
-	"""The value of --jobserver."""
 	if text is not None and text not in JOBSERVERS:
 		raise Errors.WafError("--jobserver=%s: give one of %s" % (text, ", ".join(JOBSERVERS)))
 	return text
@@ -121,7 +114,7 @@ def parse_jobserver(text: Optional[str]) -> Optional[str]:
 
 
 class Wishes(NamedTuple):
-	"""What commands inherit from this process."""
+	"""The properties that commands inherit from this process."""
 
 	nice: Optional[int]
 	scheduler: Optional[str]

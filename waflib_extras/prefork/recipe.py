@@ -10,13 +10,9 @@ these words alone. There is no recipe if anything else matters, or if ``run`` is
 import contextlib
 import re
 import types
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
-from waflib import Node, Task
-
-if TYPE_CHECKING:
-	from waflib.ConfigSet import ConfigSet
-	from waflib.TaskGen import task_gen
+from waflib import ConfigSet, Node, Task, TaskGen
 
 _KNOWN = r"\$\{(?!SRC\b|TGT\b)\w+(?::(?!SRC\b|TGT\b|tsk|gen|bld)\w+)?\}|[^$]"
 _NODES = r"\$\{(?:SRC|TGT)(?:\[\d+\]\.(?:abspath|bldpath|srcpath|relpath)\(\))?\}"
@@ -28,7 +24,7 @@ VARIABLE = re.compile(r"\$\{(\w+)(?::(\w+))?\}")
 OTHERS = ("PATH", "env")
 """Variables that change how a command is run. There is no recipe if one is set."""
 
-Values = List[Tuple["ConfigSet", List[object]]]
+Values = List[Tuple[ConfigSet.ConfigSet, List[object]]]
 """Environments, each with its values of some variables."""
 
 
@@ -37,7 +33,7 @@ class CommandContext:
 
 	colon = Task.Task.colon
 
-	def __init__(self, env: "ConfigSet", generator: "task_gen", folder: Node.Node) -> None:
+	def __init__(self, env: ConfigSet.ConfigSet, generator: TaskGen.task_gen, folder: Node.Node) -> None:
 		self.env = env
 		self.generator = generator
 		self.folder = folder
@@ -86,7 +82,7 @@ Words = Callable[[CommandContext], object]
 
 
 class Shared:
-	"""What all tasks share that have one environment and run in one folder."""
+	"""The common parts of all tasks with one environment and one folder."""
 
 	def __init__(self, values: Values, functions: List[Part], context: CommandContext) -> None:
 		self.values = values
@@ -188,7 +184,7 @@ class Recipe:
 		return batch.make(task.inputs, task.outputs)
 
 
-def read(env: "ConfigSet", names: Tuple[str, ...]) -> Values:
+def read(env: ConfigSet.ConfigSet, names: Tuple[str, ...]) -> Values:
 	"""The values of variables in an environment, and in each one that it derives from; None where one has no value."""
 	values = []
 	while env is not None:

@@ -80,7 +80,8 @@ class Threads:
 			with self.lock:
 				while not self.heap:
 					if self.closed:
-						self.leave()
+						self.alive -= 1
+						self.close_bell()
 						return
 					self.idle += 1
 					self.work.wait()
@@ -146,16 +147,13 @@ class Threads:
 			pass
 
 	def close(self) -> None:
+		"""Have the threads end. The last one closes the bell."""
 		with self.lock:
 			self.closed = True
 			self.work.notify_all()
-			if not self.alive:
-				os.close(self.bell)
-				os.close(self.rope)
+			self.close_bell()
 
-	def leave(self) -> None:
-		"""End a thread. After ``close``, the last one closes the bell."""
-		self.alive -= 1
+	def close_bell(self) -> None:
 		if not self.alive:
 			os.close(self.bell)
 			os.close(self.rope)

@@ -234,7 +234,7 @@ class Prefork:
 		"""By thread: the task that it runs."""
 		self.wishes = politeness.NO_WISHES
 		self.policy: Optional[politeness.Policy] = None
-		"""What the engine is told; None before that was found out."""
+		"""The engine's instructions; None before they were found out."""
 		self.terminal = terminal.Terminal(build)
 		self.lost = ""
 		"""Why no command goes to the engine any more."""
@@ -389,7 +389,15 @@ class Prefork:
 
 	def describe(self, cmd: object, outcome: protocol.Outcome) -> None:
 		"""Write a line about a command for ``--zones=prefork``."""
-		Logs.debug("prefork: %s", describe(cmd, outcome))
+		Logs.debug(
+			"prefork: status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s",
+			outcome.code,
+			outcome.queued / 1e3,
+			outcome.wall / 1e3,
+			(outcome.user + outcome.system) / 1e3,
+			outcome.peak / 1024,
+			cmd,
+		)
 
 	def find_session(self) -> engine.Session:
 		session = self.session
@@ -425,11 +433,11 @@ class Prefork:
 			return
 		if not getattr(Options.options, "no_prefork", False):
 			with contextlib.suppress(protocol.EngineError):
-				engine.start(find_transport(), engine.find_deadlines().start)
+				engine.start(find_transport(), engine.find_patience())
 		politeness.apply(self.wishes)
 
 	def find_policy(self) -> Tuple[bytes, Sequence[int]]:
-		"""What the engine is told on each connection of the build."""
+		"""The instructions for the engine on each connection of the build."""
 		if self.policy is None:
 			# descriptors cannot be sent over TCP, so there can be no tokens either
 			self.policy = politeness.find_policy(Options.options, os.environ, find_transport() == engine.UNIX)
@@ -475,18 +483,6 @@ def make_expired(
 	return expired
 
 
-def describe(cmd: object, outcome: protocol.Outcome) -> str:
-	"""One line about a command that the engine ran."""
-	return "status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s" % (
-		outcome.code,
-		outcome.queued / 1e3,
-		outcome.wall / 1e3,
-		(outcome.user + outcome.system) / 1e3,
-		outcome.peak / 1024,
-		cmd,
-	)
-
-
 def find_transport() -> str:
 	"""The transport by which we talk to the engine."""
 	transport = getattr(Options.options, "prefork_transport", None)
@@ -500,7 +496,7 @@ def find_wishes() -> int:
 
 
 def install() -> None:
-	"""Replace Waf's functions, once per process, however often and under whatever name the tool is loaded."""
+	"""Replace Waf's functions once per process, even if the tool is loaded again or under another name."""
 	build = lifecycle.find()
 	if os.environ.get("WAF_NO_PREFORK") or build.runner is not None or build.refusal:
 		return
@@ -536,5 +532,5 @@ def add_options(opt: Options.OptionsContext) -> None:
 	)
 
 
-options, configure, setup = entry.make_entries("--no-prefork", add_options, install)
-build = setup
+options, setup = entry.make_entries("--no-prefork", add_options, install)
+configure = build = setup

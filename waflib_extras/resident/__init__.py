@@ -34,6 +34,5 @@ if "." in __name__:
 		tool.options(opt)
 
 else:
-	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
-
-	waflib_extras_alone.stand_in(__name__, __path__)
+	# Waf has loaded this folder without its package, with tooldir=
+	__import__("waflib_extras_alone").stand_in(__name__, __path__)

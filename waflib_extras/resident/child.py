@@ -39,7 +39,7 @@ class Request(NamedTuple):
 
 
 class ChildReport(TypedDict, total=False):
-	"""What a child tells the resident at its end."""
+	"""The report of a child to the resident, at its end."""
 
 	digests: Dict[str, Tuple[witness.Signature, bytes]]
 	memo: memo.Facts
@@ -188,7 +188,9 @@ class Child:
 		except SystemExit as e:
 			status = e.code
 		except KeyboardInterrupt:
-			status = caller_interrupted()
+			from .. import launcher
+
+			status = launcher.INTERRUPTED
 		except BaseException:
 			traceback.print_exc()
 			status = 1
@@ -233,7 +235,7 @@ class Child:
 		build.replace(TOOL, "Utils.Timer.__str__", note)
 
 	def tell(self, status: int) -> ChildReport:
-		"""What the resident is told of this run."""
+		"""The report to the resident about this run."""
 		from waflib import Logs
 
 		told: ChildReport = {"digests": self.digests.new}
@@ -256,12 +258,6 @@ class Child:
 		except memo.Unkept as e:
 			told["reason"] = str(e)
 		return told
-
-
-def caller_interrupted() -> int:
-	from .. import launcher
-
-	return launcher.INTERRUPTED
 
 
 def is_trusted(path: str) -> bool:

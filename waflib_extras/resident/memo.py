@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Facts(TypedDict):
-	"""What a run has looked at, as its ``Witness`` has noted it, and what it has printed."""
+	"""Everything that a run has looked at, as its ``Witness`` has noted it, and its output."""
 
 	files: Dict[str, Optional[witness.Signature]]
 	own: Dict[str, Optional[witness.Signature]]
@@ -59,7 +59,7 @@ class Memo:
 		self.pieces = told["pieces"]
 
 	def find_change(self) -> str:
-		"""What has changed; empty if nothing has."""
+		"""The first thing that has changed; empty if nothing has."""
 		return (
 			self.find_near_change()
 			or find_changed_file(self.files)
@@ -89,18 +89,21 @@ class Memo:
 		if signature is not None and now == signature:
 			return True
 		began = witness.real_time_ns()
-		try:
-			found: Optional[List[str]] = [os.fsdecode(name) for name in witness.real_listdir(place)]
-		except OSError:
-			found = None
-		if found != names:
+		if self.list_names(place) != names:
 			return False
 		if now and not witness.is_fresh(now, began):
 			self.lists[place] = (now, names)
 		return True
 
+	def list_names(self, place: str) -> Optional[List[str]]:
+		"""The names in a folder in their order; None if it cannot be listed."""
+		try:
+			return [os.fsdecode(name) for name in witness.real_listdir(place)]
+		except OSError:
+			return None
+
 	def answer(self, seconds: float) -> List[Chunk]:
-		"""What the run has printed, with the time of this call in it."""
+		"""The output of the run, with the time of this call in it."""
 		return [(fd, show_time(seconds) if data is None else data) for fd, data in self.pieces]
 
 
@@ -203,7 +206,7 @@ def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Facts:
 
 
 def cut_pieces(chunks: Sequence[Chunk], times: Sequence[str]) -> List[Piece]:
-	"""What was printed, cut at the places where it has one of these times."""
+	"""The output, cut at the places where it has one of these times."""
 	joined: List[Chunk] = []
 	for fd, data in chunks:
 		if joined and joined[-1][0] == fd:

@@ -40,7 +40,7 @@ LATER, SOON, NEXT = range(3)  # try again: when the code has changed, soon, or a
 LONGEST = 30  # seconds that a run may take up to its first task
 
 Shape = Union[bool, Tuple[int, ...]]
-"""What a stream is: the size of its terminal, or whether it is a terminal at all."""
+"""The kind of a stream: the size of its terminal, or whether it is a terminal at all."""
 
 
 class Watcher(witness.Witness):
@@ -197,7 +197,7 @@ class WaitingRun:
 			self.give_up("it cannot go on: %s" % e)
 
 	def wait(self, bld: "BuildContext") -> None:
-		"""WaitingRun until the call comes."""
+		"""Wait until the call comes."""
 		witness.Witness.look_away()
 		reason = self.find_obstacle(bld)
 		if reason:

@@ -17,9 +17,10 @@ import struct
 import sys
 import tempfile
 import time
+import traceback
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TypedDict
 
-from ..launcher import caller
+from ..launcher import caller, residents
 from . import child, memo, prestart, process_context, sketch, witness
 
 if TYPE_CHECKING:
@@ -53,11 +54,38 @@ class Reader(witness.Witness):
 
 	def find_fresh(self) -> str:
 		"""A file that was changed so lately that another change might not show; None if there is none."""
-		return next((place for place, found in self.files.items() if found and witness.is_fresh(found, self.began)), "")
+		fresh = (place for place, found in self.files.items() if found and witness.is_fresh(found, self.began))
+		return next((place for place in fresh if not is_compiled(os.path.dirname(place))), "")
+
+
+class Start(memo.Memo):
+	"""
+	The facts of our own start. Compiled modules (``.pyc``) are not among them, nor are the folders that hold these.
+
+	Any process may write such a file again, or be the first one to make the folder. The sources decide.
+	"""
+
+	def __init__(self, told: memo.Facts, project: str) -> None:
+		files = {place: seen for place, seen in told["files"].items() if not is_compiled(os.path.dirname(place))}
+		lists = {place: (signature, leave_out(names)) for place, (signature, names) in told["lists"].items()}
+		super().__init__({**told, "files": files, "lists": lists}, project)
+
+	def list_names(self, place: str) -> Optional[List[str]]:
+		return leave_out(super().list_names(place))
+
+
+def is_compiled(path: str) -> bool:
+	"""Tell whether this is the name of a folder with compiled modules."""
+	return os.path.basename(path) == "__pycache__"
+
+
+def leave_out(names: Optional[List[str]]) -> Optional[List[str]]:
+	"""The names in a folder where modules are searched, without that of compiled modules. Their order has no effect."""
+	return None if names is None else sorted(name for name in names if not is_compiled(name))
 
 
 class Spec(TypedDict):
-	"""What a resident is started with."""
+	"""The parameters with which a resident is started."""
 
 	project: str
 	described: bytes
@@ -106,7 +134,13 @@ class Keeper:
 		self.reason = ""
 		self.unfit = 0
 		self.leaving = ""
-		self.last = time.monotonic()
+		self.before = ""
+		"""Why the resident before has left; empty if there was none."""
+		self.pid = os.getpid()
+		self.inode = 0
+		"""That of our socket; 0 before there is one."""
+		self.last = 0.0
+		"""When the last call came, or when calls were possible at first."""
 		self.listener: Optional[socket.socket] = None
 		self.sketcher = sketch.Sketcher(self.project, self.digests)
 		self.calls: List[Call] = []
@@ -137,8 +171,7 @@ class Keeper:
 		fresh = seen.find_fresh()
 		if fresh:
 			raise Unfit("%s was just changed" % fresh)
-		facts = memo.pack_facts(seen, memo.Mounts.read())
-		self.base = memo.Memo(facts, self.project)
+		self.base = Start(memo.pack_facts(seen, memo.Mounts.read()), self.project)
 		found = os.stat(self.project)
 		self.identity = found.st_dev, found.st_ino
 
@@ -155,6 +188,10 @@ class Keeper:
 		self.listener.setblocking(False)
 		self.inode = os.stat(new).st_ino
 		os.rename(new, self.path)
+		self.before = residents.read_farewell(self.path)
+		with contextlib.suppress(OSError):
+			os.unlink(residents.farewell_of(self.path))
+		self.last = time.monotonic()
 
 	def serve(self) -> None:
 		bell, rope = os.pipe()
@@ -163,7 +200,7 @@ class Keeper:
 		signal.set_wakeup_fd(rope)
 		signal.signal(signal.SIGCHLD, lambda *_: None)
 		signal.signal(signal.SIGINT, signal.SIG_DFL)
-		signal.signal(signal.SIGTERM, lambda *_: self.leave("it was told to"))
+		signal.signal(signal.SIGTERM, self.end)
 		gc.collect()
 		if hasattr(gc, "freeze"):
 			gc.freeze()
@@ -213,7 +250,7 @@ class Keeper:
 		if not (here and ours):
 			self.leave("its folder or its socket is gone")
 		elif not self.works and time.monotonic() - self.last > self.spec.get("idle", IDLE):
-			self.leave("nobody called")
+			self.leave("no call came for a long time")
 		elif process_context.is_memory_scarce():
 			self.leave("memory is short")
 		elif (
@@ -224,13 +261,24 @@ class Keeper:
 			self.sketcher.drop()
 			self.sketcher.give_up("memory is short")
 
+	def end(self, number: int, _frame: object) -> None:
+		"""Handle SIGTERM, also in a child that has not replaced this handler yet."""
+		if os.getpid() != self.pid:
+			os._exit(128 + number)
+		self.leave("it was told to")
+
 	def leave(self, why: str) -> None:
+		"""Take no more calls. The next run of the project can tell the user why, unless there is another resident."""
 		self.leaving = why
 		try:
-			if os.stat(self.path).st_ino == self.inode:
-				os.unlink(self.path)
+			inode = os.stat(self.path).st_ino
 		except OSError:
-			pass
+			inode = self.inode
+		if inode == self.inode:
+			with contextlib.suppress(OSError), open(residents.farewell_of(self.path), "w", encoding="utf-8") as f:
+				f.write("process %d: %s" % (self.pid, why))
+			with contextlib.suppress(OSError):
+				os.unlink(self.path)
 
 	# ---- calls
 
@@ -256,8 +304,8 @@ class Keeper:
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
 			else:
 				self.respond(sock, pid, child.Request(*value), fds)
-		except (OSError, ValueError, EOFError, TypeError):
-			pass
+		except (OSError, ValueError, EOFError, TypeError, LookupError, AttributeError):
+			pass  # the caller has gone, or has sent what is no request
 		finally:
 			if all(call.fds is not fds for call in self.calls):
 				self.let_go(sock, fds)
@@ -325,7 +373,11 @@ class Keeper:
 	def fork(self, call: Call) -> None:
 		self.count("forked")
 		report = self.open_report()
-		pid = os.fork()
+		try:
+			pid = os.fork()
+		except OSError:
+			os.close(report)
+			raise
 		if pid == 0:
 			why = self.reason or "nothing is known of it yet"
 			child.run_child(call.request, self.digests, why, report, call.fds)
@@ -444,6 +496,7 @@ class Keeper:
 			"counts": self.counts,
 			"reason": self.reason,
 			"sketch": self.sketcher.tell(),
+			"before": self.before,
 			"memos": len(self.memos),
 			"digests": len(self.digests.known),
 		}
@@ -471,7 +524,7 @@ def is_gone(sock: socket.socket) -> bool:
 
 
 def make_key(request: child.Request, fds: List[int]) -> sketch.Key:
-	"""What must be equal for an answer to be the same."""
+	"""All values that must be equal for the same answer."""
 	environ = tuple(sorted(item for item in request.environ.items() if item[0] not in caller.HARMLESS))
 	shapes: List[prestart.Shape] = []
 	for fd in fds:
@@ -484,21 +537,29 @@ def make_key(request: child.Request, fds: List[int]) -> sketch.Key:
 
 
 def make_room(folder: str) -> None:
-	"""If there are too many residents, have the oldest one end."""
-	found = []
-	for name in os.listdir(folder):
-		if name.startswith(caller.PREFIX) and name.endswith(caller.SUFFIX):
+	"""If there are too many residents, have the oldest one end. Remove old farewells, too."""
+	for ending in (caller.SUFFIX, residents.FAREWELL):
+		found = []
+		for name in os.listdir(folder):
+			if name.startswith(caller.PREFIX) and name.endswith(ending):
+				with contextlib.suppress(OSError):
+					path = os.path.join(folder, name)
+					found.append((os.stat(path).st_mtime, path))
+		for _, path in sorted(found)[: max(len(found) - MOST_RESIDENTS + 1, 0)]:
 			with contextlib.suppress(OSError):
-				path = os.path.join(folder, name)
-				found.append((os.stat(path).st_mtime, path))
-	for _, path in sorted(found)[: max(len(found) - MOST_RESIDENTS + 1, 0)]:
-		with contextlib.suppress(OSError):
-			os.unlink(path)  # the process notices that its socket is gone, and ends
+				os.unlink(path)  # the process notices that its socket is gone, and ends
 
 
 def main(spec: Spec) -> None:
 	"""Be the resident process of a project."""
 	keeper = Keeper(spec)
-	keeper.prepare()
-	keeper.listen()
-	keeper.serve()
+	try:
+		keeper.prepare()
+		keeper.listen()
+		keeper.serve()
+	except Unfit as e:
+		keeper.leave(str(e))
+	except Exception as e:
+		place = traceback.extract_tb(e.__traceback__)[-1]
+		keeper.leave("%s: %s (%s, line %s)" % (type(e).__name__, e, place.filename, place.lineno))
+		raise

@@ -25,7 +25,7 @@ SHAPES: Final = 3  # the position of the terminals in a key
 
 
 Key = Tuple[str, Tuple[str, ...], Tuple[Tuple[str, str], ...], Tuple[prestart.Shape, ...]]
-"""What a run depends on: its folder, arguments, variables, and the terminals of its streams."""
+"""All that a run depends on: its folder, arguments, variables, and the terminals of its streams."""
 Files = Dict[str, Optional[witness.Signature]]
 
 
@@ -49,7 +49,7 @@ class Sketcher:
 		self.sock: Optional[socket.socket] = None
 		"""The connection to the process of the sketch; None if there is none."""
 		self.order_of: Optional[Sketch] = None
-		"""What that process has begun."""
+		"""The command line that this process has begun."""
 		self.is_ready = False
 		self.report = -1
 		"""The report of the call that it was told of; -1 before."""
@@ -101,8 +101,12 @@ class Sketcher:
 		order, self.wanted = self.wanted, None
 		if order is None or self.is_hopeless(order.key):
 			return False
-		ours, theirs = socket.socketpair()
-		pid = os.fork()
+		try:
+			ours, theirs = socket.socketpair()
+			pid = os.fork()
+		except OSError as e:  # too many files or processes, or too little memory
+			self.give_up("it cannot be begun: %s" % e.strerror)
+			return False
 		if pid == 0:
 			shapes, why = order.key[SHAPES], "it was begun ahead of its call"
 			prestart.run_ahead(order.request, shapes, self.digests, theirs.detach(), self.project, why)
@@ -175,7 +179,7 @@ class Sketcher:
 		assert self.sock is not None and self.order_of is not None
 		try:
 			kind, value = caller.receive(self.sock)
-		except (OSError, ValueError, EOFError):
+		except (OSError, ValueError, EOFError, TypeError):
 			kind, value = b"", None
 		was_called = self.report >= 0
 		if kind == prestart.READY:

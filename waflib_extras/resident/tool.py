@@ -54,6 +54,11 @@ def leave_one() -> None:
 	path = find_socket(folder, start) if folder else ""
 	if not path or os.path.exists(path):
 		return
+	from ..launcher import residents
+
+	farewell = residents.read_farewell(path)
+	if farewell:
+		Logs.debug("resident: the one before has left: %s", farewell)
 	if len(os.fsencode(path)) > LONGEST:
 		Logs.debug("resident: %s is too long for a socket: set WAFD_RUNTIME_DIR to a shorter folder", folder)
 		return
@@ -81,6 +86,7 @@ def find_socket(folder: str, start: "caller.Start") -> str:
 		return path
 	try:
 		os.unlink(path)
+		Logs.debug("resident: the one before was killed")
 	except OSError:
 		pass
 	return path

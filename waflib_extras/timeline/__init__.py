@@ -16,8 +16,7 @@ option no file of this folder but ``tool.py`` is loaded.
 if "." in __name__:
 	from .tool import build, configure, options, setup
 else:
-	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
-
-	waflib_extras_alone.stand_in(__name__, __path__)
+	# Waf has loaded this folder without its package, with tooldir=
+	__import__("waflib_extras_alone").stand_in(__name__, __path__)
 
 __all__ = ["build", "configure", "options", "setup"]

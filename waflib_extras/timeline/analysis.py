@@ -7,6 +7,7 @@ import heapq
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ..client import protocol
+from ..hooks import stock
 from . import chains, idle, recording
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def make_build(rec: "recording.Recording") -> Built:
 		row.blocker = tasks[link.blocker] if link.blocker >= 0 else -1
 		row.ready = link.ready or stage_begin(rec, row)
 	chain = [tasks[position] for position in graph.longest()]
-	busy = [make_span(rows[n], n) for n in tasks]
+	busy = [
+		idle.Span(row.start, row.end, row.sent, n, row.blocker, row.pauses) for n, row in enumerate(rows) if row.is_task
+	]
 	others = [(sample.at, sample.others) for sample in rec.sampler.samples]
 	surroundings = idle.Circumstances(rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others)
 	for row in rows:
@@ -156,10 +159,6 @@ def make_build(rec: "recording.Recording") -> Built:
 		doings=rec.sampler.doings,
 		about=recording.describe_process(),
 	)
-
-
-def make_span(row: Row, number: int) -> "idle.Span":
-	return idle.Span(row.start, row.end, row.sent, number, row.blocker, row.pauses)
 
 
 def stage_begin(rec: "recording.Recording", row: Row) -> float:
@@ -193,10 +192,10 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	owners = []
 	for task, begin, end in rec.tasks:
 		own = calls.pop(task, ()) if calls else ()
-		if len(own) == 1 and end and (is_compiled(task) or is_all(own[0], begin, end)):
+		if len(own) == 1 and end and (stock.is_compiled(task.__class__.run) or is_all(own[0], begin, end)):
 			rows.append(own[0])
 			continue
-		row = Row(task, begin, end or rec.ended, OWN_WAY if is_compiled(task) else PYTHON)
+		row = Row(task, begin, end or rec.ended, OWN_WAY if stock.is_compiled(task.__class__.run) else PYTHON)
 		if not end:
 			row.kind = CUT_OFF
 		rows.append(row)
@@ -272,12 +271,6 @@ def join(stretches: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
 		else:
 			joined.append((begin, end))
 	return joined
-
-
-def is_compiled(task: "Task") -> bool:
-	"""Tell whether Waf made the task's ``run`` of a text, so that it does hardly more than run its command."""
-	code = getattr(getattr(task.__class__, "run", None), "__code__", None)
-	return code is not None and code.co_name == "f" and code.co_filename == "<string>"
 
 
 def describe(row: Row) -> None:

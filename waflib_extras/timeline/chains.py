@@ -28,7 +28,7 @@ class Ran(NamedTuple):
 
 
 class Link(NamedTuple):
-	"""What is known of a task, or of a group of tasks between others."""
+	"""A task, or a group of tasks, in the graph."""
 
 	length: float
 	"""The length of the longest chain that ends with it, in seconds."""

@@ -201,7 +201,7 @@ def sum_main(stretches: List[Tuple[float, float, int]]) -> List[float]:
 
 
 def find_main(build: Circumstances) -> List[Tuple[float, float, int]]:
-	"""What Waf's own thread did: from when to when, and the activity's number in ``MAIN``."""
+	"""The activities of Waf's own thread: from when to when, and the number in ``MAIN``."""
 	events: List[Tuple[float, int, int]] = []
 	for kind, stretches in enumerate((build.schedules, build.posts, build.waits)):
 		for begin, end in stretches:

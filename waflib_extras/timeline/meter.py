@@ -68,7 +68,7 @@ class Sampler:
 		self.clock = clock
 		self.samples: List[Sample] = []
 		self.doings: List[Tuple[float, str]] = []
-		"""What Waf's own thread was seen to do, and when."""
+		"""The observed activities of Waf's own thread, and when."""
 		self.step = FIRST_STEP
 		self.over = threading.Event()
 		self.ident = 0
@@ -116,7 +116,7 @@ class Sampler:
 		return (spent - before) / (now - then) if then and now > then else 0.0
 
 	def look(self) -> str:
-		"""What Waf's own thread does, by the innermost function that tells it."""
+		"""The activity of Waf's own thread, by the innermost function that tells it."""
 		frame = sys._current_frames().get(self.ident)
 		while frame is not None:
 			doing = DOINGS.get(frame.f_code.co_name)
@@ -159,7 +159,8 @@ class OtherBuilds:
 			if self.connection is None:
 				self.session = engine.Session("timeline", 0, 0, session.transport)
 				self.connection = self.session.take()
-			self.others = count_others(read_report(self.connection), os.getpid())
+			report: EngineReport = json.loads(self.connection.ask_report(PACE).decode("utf-8", "replace"))
+			self.others = count_others(report, os.getpid())
 		except (protocol.EngineError, OSError, ValueError):
 			# the build must not suffer from its picture
 			self.close()
@@ -171,26 +172,6 @@ class OtherBuilds:
 			self.session.drop(self.connection)
 			self.session.close()
 			self.connection = None
-
-
-def read_report(connection: engine.Connection) -> EngineReport:
-	"""The engine's report."""
-	sock = connection.sock
-	sock.settimeout(PACE)
-	sock.sendall(protocol.encode_status(), engine.MSG_NOSIGNAL)
-	data = bytearray()
-	while True:
-		received = sock.recv(engine.RECEIVE)
-		if not received:
-			raise protocol.Lost("the connection to the engine ended")
-		data += received
-		frames = protocol.take_frames(data)
-		if frames:
-			answer = protocol.decode_whole(frames[0])
-			if not isinstance(answer, protocol.Report):
-				raise protocol.ProtocolError("the engine answers with %.100r" % (answer,))
-			report: EngineReport = json.loads(answer.json.decode("utf-8", "replace"))
-			return report
 
 
 def count_others(report: EngineReport, own: int) -> int:

@@ -1,13 +1,12 @@
 """The option ``--timeline``, by which builds are recorded and drawn."""
 
 import errno
-import gc
 import os
 from typing import TYPE_CHECKING, List, Optional
 
 from waflib import Context, Errors, Logs, Options
 
-from ..hooks import entry, lifecycle
+from ..hooks import entry, gc_pause, lifecycle
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
@@ -52,17 +51,11 @@ class Timeline:
 
 	def draw(self, recording: "Recording") -> None:
 		"""Write the files anew, with the build that is over beside those before it."""
-		# the collector would find no garbage here, and the graph of tasks that it walks through is large
-		is_collecting = gc.isenabled()
-		gc.disable()
-		try:
-			from . import analysis, picture
+		from . import analysis, picture
 
+		with gc_pause.without_collector():
 			self.finished.append(analysis.make_build(recording))
 			Logs.info(picture.write(self.base, self.finished))
-		finally:
-			if is_collecting:
-				gc.enable()
 
 
 def find_base(given: str) -> str:
@@ -103,5 +96,5 @@ def add_options(opt: Options.OptionsContext) -> None:
 	)
 
 
-options, configure, setup = entry.make_entries("--timeline", add_options, install)
-build = setup
+options, setup = entry.make_entries("--timeline", add_options, install)
+configure = build = setup

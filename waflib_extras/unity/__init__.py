@@ -31,8 +31,7 @@ alone. ``waf --zones=unity`` tells it as it happens. ``waf --unity=off`` compile
 if "." in __name__:
 	from .tool import build, configure, options
 else:
-	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
-
-	waflib_extras_alone.stand_in(__name__, __path__)
+	# Waf has loaded this folder without its package, with tooldir=
+	__import__("waflib_extras_alone").stand_in(__name__, __path__)
 
 __all__ = ["build", "configure", "options"]

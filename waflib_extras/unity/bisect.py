@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Pattern, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Pattern, Sequence, Tuple
 
 from waflib import Context, Logs, Options, Task, Utils
 
@@ -50,12 +50,7 @@ class Attempt:
 				else:
 					bld.logger.error("err: %s" % text)
 			else:
-				stand = sys_stream(stream)
-				Logs.info(text, extra={"stream": stand, "c1": ""})
-
-
-def sys_stream(name: str) -> TextIO:
-	return sys.stdout if name == "out" else sys.stderr
+				Logs.info(text, extra={"stream": sys.stdout if stream == "out" else sys.stderr, "c1": ""})
 
 
 class Standin:

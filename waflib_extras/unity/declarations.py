@@ -6,7 +6,7 @@ It knows nothing of directives, nor of how a text becomes tokens.
 
 from typing import Dict, List, Tuple
 
-from .declarators import declarators, end_of_angle, is_mutable, strip_angles, strip_groups
+from .declarators import ANGLES, declarators, end_of_group, is_mutable, strip_angles, strip_groups
 from .tokens import ATTRIBUTES, KEYWORDS, TYPES, WORD
 
 INTERNAL, EXTERNAL, TAG = "i", "e", "t"
@@ -116,7 +116,7 @@ class Declarations:
 		if is_template:
 			if decl[1:2] != ["<"]:
 				return  # it is an instantiation
-			decl = decl[end_of_angle(decl, 1) :]
+			decl = decl[end_of_group(decl, 1, ANGLES) :]
 		decl = strip_angles(decl)
 		if not decl:
 			return

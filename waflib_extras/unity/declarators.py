@@ -23,19 +23,6 @@ def strip_groups(decl: List[str], only: Optional[Container[str]] = None) -> List
 	return found
 
 
-def end_of_angle(decl: List[str], start: int) -> int:
-	"""The position where the group ends that a ``<`` opens."""
-	depth = 0
-	for i in range(start, len(decl)):
-		if decl[i] == "<":
-			depth += 1
-		elif decl[i] == ">":
-			depth -= 1
-			if not depth:
-				return i + 1
-	return len(decl)
-
-
 def strip_angles(decl: List[str]) -> List[str]:
 	"""The tokens up to the value, without template arguments."""
 	if "<" not in decl:
@@ -46,7 +33,7 @@ def strip_angles(decl: List[str]) -> List[str]:
 		if decl[i] == "=" and "operator" not in found:
 			return found + decl[i:]
 		if decl[i] == "<" and found and WORD.match(found[-1]) and found[-1] != "operator":
-			i = end_of_angle(decl, i)
+			i = end_of_group(decl, i, ANGLES)
 			continue
 		found.append(decl[i])
 		i += 1
@@ -103,13 +90,18 @@ def declarators(decl: List[str]) -> List[Tuple[str, bool]]:
 	return found
 
 
-def end_of_group(decl: List[str], start: int) -> int:
-	"""The position where the group ends that a parenthesis or bracket opens."""
+ANGLES = (("<",), (">",))
+GROUPS = (("(", "["), (")", "]"))
+
+
+def end_of_group(decl: List[str], start: int, brackets: Tuple[Tuple[str, ...], Tuple[str, ...]] = GROUPS) -> int:
+	"""The position where the group ends that a bracket opens."""
+	opening, closing = brackets
 	depth = 0
 	for i in range(start, len(decl)):
-		if decl[i] in ("(", "["):
+		if decl[i] in opening:
 			depth += 1
-		elif decl[i] in (")", "]"):
+		elif decl[i] in closing:
 			depth -= 1
 			if not depth:
 				return i + 1

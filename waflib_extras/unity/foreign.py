@@ -15,7 +15,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"][^>"\n]+)', re.
 
 
 class Foreign(NamedTuple):
-	"""What was found in a header of the system. Apart from this, it is taken to disturb no other file."""
+	"""The facts of a header of the system. Apart from these, it is taken to disturb no other file."""
 
 	includes: List[str]
 	macros: str

@@ -235,7 +235,7 @@ class Piece:
 		return ""
 
 	def find_noticed(self, source: Source, file: File, spaces: Set[str]) -> str:
-		"""What of the sources before would affect a file of a source."""
+		"""A name of earlier sources that would affect a file of a source, as words for the user."""
 		for name in sorted(self.foreign.intersection(file.words)):
 			if not any(name in macros for macros in source.systems.values()):
 				return "%s, which headers of the system define that it does not include" % name
@@ -437,7 +437,7 @@ def find_cuts(
 
 
 class Frame(NamedTuple):
-	"""What a target has around each include."""
+	"""The texts of a target around each include."""
 
 	before: str = ""
 	after: str = ""
@@ -445,12 +445,9 @@ class Frame(NamedTuple):
 	"""The name of a macro that is a different identifier for each."""
 
 
-def write_text(
-	members: Sequence[Tuple[str, str, Sequence[str]]], early: Sequence[str], frame: Frame, comment: str = ""
-) -> str:
+def write_text(members: Sequence[Tuple[str, str, Sequence[str]]], early: Sequence[str], frame: Frame) -> str:
 	"""The text of the file that includes these sources."""
-	lines = [comment] if comment else []
-	lines += ['#include "%s"' % escape(path) for path in early]
+	lines = ['#include "%s"' % escape(path) for path in early]
 	for path, key, macros in members:
 		lines += ['#pragma push_macro("%s")' % name for name in macros]
 		if frame.unique:

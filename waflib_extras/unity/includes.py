@@ -17,7 +17,7 @@ from .foreign import Foreign, read_foreign
 Include = Tuple[Optional[Tuple[str, str]], str]
 """The file and the folder where it was found; and the include as it is written, with the quote before it."""
 Record = List[Any]
-"""What is stored of a file: its stamp, its digest if it is of the project, and its facts."""
+"""The stored record of a file: its stamp, its digest if it is of the project, and its facts."""
 SEARCH_SECONDS = 30.0
 
 
@@ -27,6 +27,13 @@ def digest_of(path: str) -> str:
 			return hashlib.md5(f.read()).hexdigest()
 	except OSError:
 		return ""
+
+
+def list_folder(folder: str) -> FrozenSet[str]:
+	try:
+		return frozenset(os.listdir(folder or os.sep))
+	except OSError:
+		return frozenset()
 
 
 class KnownFiles:
@@ -217,11 +224,7 @@ class Finder:
 		folder, _, name = path.rpartition(os.sep)
 		names = self.listed.get(folder)
 		if names is None:
-			try:
-				names = frozenset(os.listdir(folder or os.sep))
-			except OSError:
-				names = frozenset()
-			self.listed[folder] = names
+			names = self.listed[folder] = list_folder(folder)
 		return name in names and (path in self.known_files.open or os.path.isfile(path))
 
 	def includes(self, file: grouping.File) -> List[Include]:

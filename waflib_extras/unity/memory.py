@@ -25,6 +25,7 @@ from typing import (
 	Set,
 	Tuple,
 	TypedDict,
+	TypeVar,
 )
 
 from ..facts import stamps
@@ -51,6 +52,7 @@ RESTED_SECONDS = 8 * 3600
 """It also returns after so many seconds."""
 
 
+T = TypeVar("T")
 StoredEntry = Tuple[int, List[int], int, List[str]]
 """A ``grouping.Entry`` in a form that ``marshal`` can write."""
 
@@ -68,7 +70,7 @@ class StoredPlan(TypedDict):
 
 
 class Saved(TypedDict, total=False):
-	"""What is stored of a target."""
+	"""The stored state of a target."""
 
 	key: str
 	"""The key of the plan. The fields from here to ``plan`` are set when there is a plan."""
@@ -93,7 +95,7 @@ class FactsFile(TypedDict):
 
 
 class News(TypedDict):
-	"""What one process has found out, for another one."""
+	"""The findings of one process, for another one."""
 
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
@@ -128,9 +130,9 @@ class BuildMemory:
 		"""The processes that make plans of targets before their turn, if any."""
 		self.told: List[str] = []
 		"""The lines that are shown when the build ends."""
-		self.look = stamps.of_file
-		self.read = read_content
-		self.list = list_folder
+		self.look: Callable[[str], Optional[stamps.Stamp]] = stamps.of_file
+		self.read: Callable[[str], Optional[bytes]] = read_content
+		self.list: Callable[[str], FrozenSet[str]] = includes.list_folder
 		self.lists: Dict[str, FrozenSet[str]] = {}
 		"""The names in folders when this build first checked plans."""
 		self.held: List[Tuple[Target, str, bool]] = []
@@ -154,25 +156,20 @@ class BuildMemory:
 	def looks_away(self, checks: "lifecycle.Checks") -> None:
 		"""Have a resident let the build go on although files have changed, if all plans still hold."""
 
-		def look(path: str) -> Optional[stamps.Stamp]:
-			with checks.away():
-				return stamps.of_file(path)
+		def away(function: Callable[[str], T]) -> Callable[[str], T]:
+			def call(path: str) -> T:
+				with checks.away():
+					return function(path)
 
-		def read_away(path: str) -> Optional[bytes]:
-			with checks.away():
-				return read_content(path)
+			return call
 
-		def list_away(folder: str) -> FrozenSet[str]:
-			with checks.away():
-				return list_folder(folder)
-
-		self.look, self.read, self.list = look, read_away, list_away
+		self.look, self.read, self.list = away(stamps.of_file), away(read_content), away(includes.list_folder)
 		checks.append(lambda: self.holds_still(checks.look_at))
 
 	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Optional[os.stat_result]]]) -> bool:
 		"""Look at all files again, and tell whether the plans would be the same now."""
 		before, self.look, self.read = self.stamps, stamps.of_file, read_content
-		self.list, self.lists = list_folder, {}
+		self.list, self.lists = includes.list_folder, {}
 		found = look_at(before)
 		self.stamps = {path: None if status is None else stamps.of_status(status) for path, status in found.items()}
 		now = time.time()
@@ -275,13 +272,6 @@ def read_content(path: str) -> Optional[bytes]:
 		return None
 
 
-def list_folder(folder: str) -> FrozenSet[str]:
-	try:
-		return frozenset(os.listdir(folder or os.sep))
-	except OSError:
-		return frozenset()
-
-
 def count_sources(gen: "task_gen") -> int:
 	"""The number of sources that a task generator is given."""
 	try:
@@ -291,7 +281,7 @@ def count_sources(gen: "task_gen") -> int:
 
 
 class Target:
-	"""What is stored of the sources of one language in a target."""
+	"""The stored state of the sources of one language in a target."""
 
 	def __init__(self, remembered: BuildMemory, name: str, saved: Saved) -> None:
 		self.remembered = remembered

@@ -2,16 +2,12 @@
 
 import fnmatch
 import functools
-from typing import TYPE_CHECKING, Dict, List
+from typing import Dict, List
 
-from waflib import Build, Logs, Options, TaskGen
+from waflib import Build, Logs, Node, Options, Task, TaskGen
 
 from ..hooks import entry, lifecycle
 from . import bisect, planning, unit
-
-if TYPE_CHECKING:
-	from waflib.Node import Node
-	from waflib.Task import Task
 
 TOOL = "unity"
 MAX_BATCH = 128
@@ -137,14 +133,14 @@ class Collector:
 				hook(gen, node)
 		return [unit.Unit(gen, language, taken) for language, taken in self.taken.items() if len(taken) > 1]
 
-	def take(self, language: str, hook: unit.Hook, gen: TaskGen.task_gen, node: "Node") -> None:
+	def take(self, language: str, hook: unit.Hook, gen: TaskGen.task_gen, node: Node.Node) -> None:
 		if self.may_join(node):
 			count = sum(map(len, self.taken.values()))
 			self.taken[language].append(((len(getattr(gen, "compiled_tasks", ())), 0, count), node, hook))
 		else:
 			hook(gen, node)
 
-	def may_join(self, node: "Node") -> bool:
+	def may_join(self, node: Node.Node) -> bool:
 		"""Tell whether a source exists and the project does not want it to be compiled alone."""
 		bld = self.gen.bld
 		excluded = self.gen.to_list(getattr(self.gen, "unity_exclude", []))
@@ -161,7 +157,7 @@ class Collector:
 		"""Make tasks of the sources that were taken, and put them where Waf would have put them."""
 		gen = self.gen
 		before = list(getattr(gen, "compiled_tasks", ()))
-		positions: Dict[Task, unit.Position] = {task: (i, 1, 0) for i, task in enumerate(before)}
+		positions: Dict[Task.Task, unit.Position] = {task: (i, 1, 0) for i, task in enumerate(before)}
 		for language, taken in self.taken.items():
 			if len(taken) < 2:
 				for place, node, hook in taken:
@@ -177,7 +173,7 @@ class Collector:
 
 
 def install() -> None:
-	"""Have what is to be stored written when a build ends, in whatever way."""
+	"""Have new facts and plans stored when a build ends, in any way."""
 	build = lifecycle.find()
 	if any(one.tool == TOOL for one in build.replaced):
 		return
@@ -202,7 +198,7 @@ def install() -> None:
 	stock = build.replace(TOOL, "Build.BuildContext.compile", compile)
 
 
-options, configure, _ = entry.make_entries("--batchsize", add_options, install)
+options, configure = entry.make_entries("--batchsize", add_options, install)
 
 
 def build(bld: Build.BuildContext) -> None:

@@ -5,18 +5,13 @@ Plans the sources of one language in a target of ``unity``, and makes tasks of t
 import hashlib
 import os
 import time
-from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Set, Tuple
+from typing import Callable, List, Optional, Sequence, Set, Tuple
 
-from waflib import Build, Errors, Logs, Options, Utils
+from waflib import Build, Errors, Logs, Node, Options, Task, TaskGen, Utils
 from waflib.Tools import c_preproc
 
 from ..hooks import lifecycle
 from . import batches, bisect, grouping, includes, memory
-
-if TYPE_CHECKING:
-	from waflib.Node import Node
-	from waflib.Task import Task
-	from waflib.TaskGen import task_gen
 
 WORTH = 0.8
 """Files are compiled together if that takes at most this part of the time that they take alone."""
@@ -27,15 +22,15 @@ CLANG_MAPS = 10
 
 Position = Tuple[int, int, int]
 """The key by which the objects of a target are ordered."""
-Hook = Callable[["task_gen", "Node"], object]
+Hook = Callable[[TaskGen.task_gen, Node.Node], object]
 """Waf's function that makes a task of a source."""
-Taken = Tuple[Position, "Node", Hook]
+Taken = Tuple[Position, Node.Node, Hook]
 
 
 class Unit:
 	"""The sources of one language in a target."""
 
-	def __init__(self, gen: "task_gen", language: str, taken: Sequence[Taken]) -> None:
+	def __init__(self, gen: TaskGen.task_gen, language: str, taken: Sequence[Taken]) -> None:
 		self.gen = gen
 		self.language = language
 		self.positions = [place for place, _, _ in taken]
@@ -48,8 +43,9 @@ class Unit:
 		self.remembered = find_memory(bld)
 		self.target = self.remembered.target(self.name)
 		self.compiler = "cxx" if language == "cxx" or (not gen.env.CC and gen.env.CXX) else "c"
+		self.prefix = "CXX" if self.compiler == "cxx" else "CC"
 
-	def make_tasks(self) -> "List[Tuple[int, Task]]":
+	def make_tasks(self) -> "List[Tuple[int, Task.Task]]":
 		"""The tasks, each with the number of its first source."""
 		made = []
 		plan = self.find_plan()
@@ -74,11 +70,11 @@ class Unit:
 		times = self.target.times
 		return getattr(Options.options, "unity", None) != bisect.AUTO or not times or times[1] <= times[0] * WORTH
 
-	def make_single(self, node: "Node") -> "Task":
+	def make_single(self, node: Node.Node) -> Task.Task:
 		self.hook(self.gen, node)
 		return self.gen.compiled_tasks[-1]
 
-	def make_batch(self, members: List[int], anchor: int, early: List[str]) -> "Task":
+	def make_batch(self, members: List[int], anchor: int, early: List[str]) -> Task.Task:
 		gen = self.gen
 		bld = gen.bld
 		key = "%s\n%s" % (self.name, self.nodes[anchor].path_from(bld.srcnode))
@@ -112,7 +108,7 @@ class Unit:
 			getattr(gen, "unity_before", ""), getattr(gen, "unity_after", ""), getattr(gen, "unity_unique_id", "")
 		)
 
-	def write(self, members: Sequence[int], writer: "Task") -> str:
+	def write(self, members: Sequence[int], writer: Task.Task) -> str:
 		"""The text of the file that includes these sources."""
 		gen = self.gen
 		return grouping.write_text(
@@ -208,24 +204,23 @@ class Unit:
 		raise Errors.WafError("unity_group of %r is %r: set it to 'folder' or a function of a node" % (self.gen, group))
 
 	def can_push(self) -> bool:
-		return self.gen.env["%s_NAME" % ("CXX" if self.compiler == "cxx" else "CC")] in PUSHING
+		return self.gen.env[self.prefix + "_NAME"] in PUSHING
 
 	def find_compiler(self) -> List[str]:
-		words: List[str] = Utils.to_list(self.gen.env["CXX" if self.compiler == "cxx" else "CC"])
+		words: List[str] = Utils.to_list(self.gen.env[self.prefix])
 		return words
 
 	def find_maps(self) -> List[str]:
 		"""The option that keeps clang from writing ``./`` before the names of sources."""
 		env = self.gen.env
-		prefix = "CXX" if self.compiler == "cxx" else "CC"
 		version = (env.CC_VERSION or ("0",))[0]
-		if env[prefix + "_NAME"] != "clang" or not version.isdigit() or int(version) < CLANG_MAPS:
+		if env[self.prefix + "_NAME"] != "clang" or not version.isdigit() or int(version) < CLANG_MAPS:
 			return []
 		folders = sorted({os.path.dirname(self.spell(i)) for i in range(len(self.nodes))})
 		return ["-fmacro-prefix-map=./%s/=%s/" % (folder, folder) for folder in folders if folder[:1] == "."]
 
 
-def find_folders(gen: "task_gen") -> List[str]:
+def find_folders(gen: TaskGen.task_gen) -> List[str]:
 	"""The folders where compilers search a target's headers, as far as known before ``use`` is processed."""
 	bld = gen.bld
 	found = list(gen.to_incnodes(gen.to_list(getattr(gen, "includes", [])) + gen.env.INCLUDES))

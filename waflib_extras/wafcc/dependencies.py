@@ -9,9 +9,9 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Mapping, Optional, Set, Union
+from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Set, Union
 
-from waflib import Build, Logs, Runner, Task, Utils
+from waflib import Build, Logs, Node, Runner, Task, Utils
 from waflib.Tools import ccroot
 
 from ..client import protocol
@@ -21,10 +21,7 @@ from ..prefork import dispatcher
 from . import inputs
 from .policy import Cacher
 
-if TYPE_CHECKING:
-	from waflib.Node import Node
-
-Manual = Union["Node", bytes, Callable[[], bytes]]
+Manual = Union[Node.Node, bytes, Callable[[], bytes]]
 """An argument of ``add_manual_dependency``."""
 TOOL = "wafcc"
 SAVED = "wafcc_facts"
@@ -93,7 +90,7 @@ def sign(task: Task.Task, result: bytes, numbers: bytes) -> bytes:
 	return task.m.digest()
 
 
-def find_manual(task: Task.Task, manual: Mapping["Node", Iterable["Manual"]]) -> Iterator[bytes]:
+def find_manual(task: Task.Task, manual: Mapping[Node.Node, Iterable["Manual"]]) -> Iterator[bytes]:
 	"""The values of ``add_manual_dependency``: nodes, bytes, or functions that return bytes."""
 	for node in task.inputs + task.outputs:
 		for value in manual.get(node, ()):
@@ -224,7 +221,7 @@ def forget(task: Task.Task, began: Optional[int]) -> None:
 		bld.task_sigs.pop(uid, None)
 
 
-def has_changed(node: "Node", began: int) -> bool:
+def has_changed(node: Node.Node, began: int) -> bool:
 	try:
 		return os.stat(node.abspath()).st_ctime_ns > began
 	except OSError:

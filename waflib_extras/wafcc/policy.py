@@ -3,7 +3,7 @@ Decides which commands of a build are cached, and counts hits and misses.
 """
 
 import os
-from typing import TYPE_CHECKING, Dict, Optional, Type
+from typing import Dict, Optional, Type
 
 from waflib import Logs, Options, Task
 from waflib.Tools import c_preproc, ccroot
@@ -11,9 +11,6 @@ from waflib.Tools import c_preproc, ccroot
 from ..client import engine, protocol
 from ..hooks import lifecycle, stock
 from .settings import Settings, find_terminal, find_variables, read_settings
-
-if TYPE_CHECKING:
-	pass
 
 KNOWN = ("uncached", "hit", "miss")
 IF_SMALL = 256

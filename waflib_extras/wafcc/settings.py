@@ -52,7 +52,7 @@ def find_variables(options: object, environ: Mapping[str, str]) -> Dict[str, str
 
 
 def read_settings(variables: Dict[str, str]) -> Settings:
-	"""What the program ``wafcc`` says that holds; an ``EngineError`` if there is none."""
+	"""The settings that the program ``wafcc`` reports; an ``EngineError`` if there is no such program."""
 	program = os.path.join(os.path.dirname(engine.find_wafd()), "wafcc")
 	try:
 		told = answers.ask([program, "--show-config", "--json"], variables)

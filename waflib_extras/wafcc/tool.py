@@ -10,7 +10,7 @@ from . import dependencies, policy, settings
 
 
 def install() -> None:
-	"""Install the cache once per process, however often and under whatever name the tool is loaded."""
+	"""Install the cache once per process, even if the tool is loaded again or under another name."""
 	prefork.install()
 	build = lifecycle.find()
 	if build.runner is None or build.cache is not None:
@@ -31,5 +31,5 @@ def add_options(opt: Options.OptionsContext) -> None:
 		group.add_option(name, dest=variable.lower(), help=text, **kind)
 
 
-options, configure, setup = entry.make_entries("--no-wafcc", add_options, install)
-build = setup
+options, setup = entry.make_entries("--no-wafcc", add_options, install)
+configure = build = setup

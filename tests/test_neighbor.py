@@ -1,4 +1,4 @@
-"""Options for the sake of others, through real Waf and the real engine: what commands have in the end."""
+"""Options for sharing a machine, with real Waf and the real engine: the properties of the commands."""
 
 import json
 import os
@@ -29,7 +29,7 @@ COUNT = "touch run.$$$$; ls run.* | wc -l > ${TGT}; sleep 0.3; rm run.$$$$"
 
 
 class Seen(NamedTuple):
-	"""What a command was."""
+	"""The properties of a command."""
 
 	nice: int
 	scheduler: int
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 
 def look(file: pathlib.Path) -> Seen:
-	"""What a command has written of itself."""
+	"""The properties that a command has written."""
 	stat, status = file.read_text().split("\n", 1)
 	fields = stat.rsplit(")", 1)[1].split()
 	allowed = [line.split(":")[1].strip() for line in status.splitlines() if line.startswith("Cpus_allowed_list")]
@@ -58,14 +58,14 @@ def build(project: Callable[..., pathlib.Path], waf: Callable[..., Any], engine:
 
 @pytest.mark.parametrize("way", [(), ("--no-prefork",)])
 def test_nice_reaches_every_command(build: Callable[..., Any], way: List[str]) -> None:
-	"""Through the engine and Waf's own way alike, a command has the nice value of the option."""
+	"""A command has the nice value of the option, through the engine and Waf's own way."""
 	_, out = build("--nice=7", *way)
 	assert {look(out / name).nice for name in "abcd"} == {7}
 
 
 @pytest.mark.parametrize(("name", "number"), [("normal", os.SCHED_OTHER), ("batch", 3), ("idle", 5)])
 def test_scheduler_reaches_every_command(build: Callable[..., Any], name: str, number: int) -> None:
-	"""Each policy is the kernel's own of that name."""
+	"""Each policy is the kernel's policy of that name."""
 	_, out = build("--sched=%s" % name)
 	assert {look(out / name).scheduler for name in "abcd"} == {number}
 
@@ -78,14 +78,14 @@ def test_processors_reach_every_command(build: Callable[..., Any]) -> None:
 
 
 def test_without_options_nothing_changes(build: Callable[..., Any]) -> None:
-	"""A command is as this test is."""
+	"""A command has the properties of this test."""
 	_, out = build()
 	mine = look_at_myself()
 	assert {look(out / name) for name in "abcd"} == {mine}
 
 
 def look_at_myself() -> Seen:
-	"""What this process is."""
+	"""The properties of this process."""
 	text = subprocess.run(["cat", "/proc/self/stat", "/proc/self/status"], capture_output=True, check=True).stdout
 	stat, status = text.decode().split("\n", 1)
 	fields = stat.rsplit(")", 1)[1].split()
@@ -94,7 +94,7 @@ def look_at_myself() -> Seen:
 
 
 def test_a_nice_build_leaves_a_usual_engine(build: Callable[..., Any], runtime: pathlib.Path, engine: str) -> None:
-	"""The engine that a nice build starts is not nice: the next build finds it, and its commands are as ever."""
+	"""The engine that a nice build starts is not nice: the next build finds it, and its commands are as usual."""
 	build("--nice=9")
 	first = json.loads(subprocess.run([engine, "status", "--json"], capture_output=True, check=True).stdout)
 	_, out = build("clean", "build")
@@ -134,7 +134,7 @@ def test_the_group_of_all_commands_stands_back_too(build: Callable[..., Any]) ->
 	],
 )
 def test_a_mistake_is_one_line(build: Callable[..., Any], option: str, remedy: str) -> None:
-	"""It names the option and what to give, nothing is built, and there is no traceback."""
+	"""The line names the option and the possible values, nothing is built, and there is no traceback."""
 	done, out = build(option, status=1)
 	told = [line for line in (done.stdout + done.stderr).splitlines() if "--" in line]
 	assert len(told) == 1
@@ -151,7 +151,7 @@ def test_processors_that_are_not_there_are_told(build: Callable[..., Any]) -> No
 
 
 def test_a_right_that_is_missing_is_told(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
-	"""Without the right to a negative nice value there is one line, and everything goes on."""
+	"""Without the right to a negative nice value there is one line, and the build goes on."""
 	script = (
 		"import os, resource; from waflib import Logs; Logs.init_log(); from waflib_extras.prefork import politeness\n"
 		"resource.setrlimit(13, (0, 0))\n"
@@ -179,12 +179,12 @@ def test_a_right_that_is_missing_is_told(capfd: pytest.CaptureFixture[str], tmp_
 	],
 )
 def test_the_last_jobserver_wins(flags: str, auth: str) -> None:
-	"""Of several the last counts, and a variable's value is none."""
+	"""The last one of several counts, and the value of a variable does not."""
 	assert politeness.find_auth(flags) == auth
 
 
 def test_a_number_that_is_something_else_is_no_jobserver(tmp_path: pathlib.Path) -> None:
-	"""Make closes the pipe for a recipe without "+": what has its number then is left alone."""
+	"""Make closes the pipe for a recipe without "+": a descriptor with its number is left alone."""
 	with open(tmp_path / "file", "w") as f:
 		assert politeness.open_ends("%d,%d" % (f.fileno(), f.fileno())) is None
 	assert politeness.open_ends("990,991") is None
@@ -204,14 +204,14 @@ def test_auto_chooses_what_make_understands(tmp_path: pathlib.Path, monkeypatch:
 
 
 def counts(out: pathlib.Path) -> List[int]:
-	"""What the four commands have counted."""
+	"""The counts that the four commands have written."""
 	return [int((out / name).read_text()) for name in "abcd"]
 
 
 def test_under_make_the_tokens_of_make_decide(
 	build: Callable[..., Any], project: Callable[..., pathlib.Path], engine: str
 ) -> None:
-	"""With `make -j2` there are never more than two commands, whatever -j Waf has."""
+	"""With `make -j2` there are never more than two commands, even if Waf's -j is larger."""
 	_, out = build(rule=COUNT)
 	folder = out.parent
 	for name in "abcd":
@@ -227,7 +227,7 @@ def test_under_make_the_tokens_of_make_decide(
 
 
 def test_a_limit_of_load_lets_one_run(build: Callable[..., Any], tmp_path: pathlib.Path) -> None:
-	"""On a machine that is busier than the option wants, the build goes on, one command after the other."""
+	"""On a machine with more load than the option allows, the build goes on, one command after the other."""
 	(tmp_path / "loadavg").write_text("0.00 0.00 0.00 9/100 1\n")
 	_, out = build("-j4", "--load=8", rule=COUNT, env={"WAFD_GAUGES": str(tmp_path)})
 	assert counts(out) == [1, 1, 1, 1]
@@ -244,7 +244,7 @@ def test_commands_are_told_of_a_jobserver(build: Callable[..., Any], runtime: pa
 
 
 def test_make_below_waf_uses_the_free_slots(build: Callable[..., Any], tmp_path: pathlib.Path) -> None:
-	"""A make inside a command runs as many as are free, without a word of warning."""
+	"""A make inside a command runs as many jobs as there are free tokens, without a warning."""
 	parts = "all: a b c\na b c:\n\t@touch r.$@; ls r.* | wc -l >> counts; sleep 0.3; rm r.$@\n"
 	makes = tmp_path / "makes"
 	makes.mkdir()
@@ -256,12 +256,12 @@ def test_make_below_waf_uses_the_free_slots(build: Callable[..., Any], tmp_path:
 
 
 def test_options_of_a_build_without_wishes_say_nothing_to_the_engine() -> None:
-	"""There is no frame at all: default builds pay nothing."""
+	"""No frame is sent at all, so default builds pay nothing."""
 	assert politeness.find_policy(types.SimpleNamespace(), {}, True).frame == b""
 
 
 def test_a_wrong_value_raises_for_callers_too() -> None:
-	"""The parsers themselves refuse, so a wscript that sets an option is told the same."""
+	"""The option parsers refuse the value, also for a wscript that sets an option."""
 	with pytest.raises(Errors.WafError, match=r"--nice=1\.5"):
 		politeness.parse_nice("1.5")
 	assert politeness.parse_processors("0-2, 6") == {0, 1, 2, 6}
