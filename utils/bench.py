@@ -68,7 +68,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		scenarios = [SCENARIOS[name] for name in options.scenarios]
 		for kind in dict.fromkeys(scenario.project for scenario in scenarios if scenario.project in REAL):
 			language = COMPILED[kind]
-			found = find_packages(options.sources, workshop.path, progress.say, language=language)
+			found = find_packages(options.sources, progress.say, language=language)
 			workshop.packages[kind] = found
 			flags = FLAGS[language] if options.flags is None else options.flags
 			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}

@@ -23,9 +23,8 @@ examples:
   bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
   bench.py configure --contenders waf,prefork --compilers clang,gcc
   bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
-  bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
   bench.py curve --contenders waf,prefork,ninja,bare --interpreters python3,pypy3
-                                                      how the same goes with 2, 4, 8 … 512 at once
+                                                      commands that need no processor, 2, 4, 8 … 512 at once
   bench.py tasks --contenders waf,prefork              what the scheduler itself costs
   bench.py batch costly --compilers g++,clang++       many sources in one call of a compiler
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
@@ -35,7 +34,6 @@ examples:
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
   bench.py unity --size 50,100,15,5                   files compiled together: Waf's own unity and ours, full and edited
   bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
-  bench.py room                                       the engine with a store of 100,000 entries: start and memory
   bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
                                                       very many tasks, for one contender only
@@ -153,7 +151,7 @@ def parser() -> Parser:
 	real = "in sources and project: build the folders of C or C++ code in DIR (default crates)"
 	p.add_argument("--sources", metavar="DIR", help=real)
 	p.add_argument(
-		"--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch, 2 to 512 in curve)"
+		"--jobs", type=positive, metavar="N", help="at once (default the processors; 2 to 512 in curve)"
 	)
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
 	numbers = ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items())

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 	from .run import Run
 
 BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
-CLIENT, TASKS, NEIGHBOR, SPAWN, HIT, ROOM = "client", "tasks", "neighbor", "spawn", "hit", "room"
+CLIENT, TASKS, NEIGHBOR, SPAWN, HIT = "client", "tasks", "neighbor", "spawn", "hit"
 SERVE, FAR, BATCH, LARGE, UNITY = "serve", "far", "batch", "large", "unity"
 PRICE, STORE = "price", "store"
-COMPILING = frozenset((BUILD, REBUILD, HIT, ROOM))  # what a cache for compilers has to do with
+COMPILING = frozenset((BUILD, REBUILD, HIT))  # what a cache for compilers has to do with
 
 
 class Builder:

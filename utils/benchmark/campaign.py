@@ -104,7 +104,6 @@ class Campaign:
 		self.workshop = workshop
 		self.record = record
 		self.progress = progress
-		progress.kinds = [step.kind for step in steps]
 		self.failed: Set[Tuple[str, ...]] = set()
 
 	def go(self, save: Callable[[], None]) -> None:
@@ -114,10 +113,12 @@ class Campaign:
 		for number, step in enumerate(self.steps):
 			if step.lane.names in self.failed:
 				continue
-			self.progress.begin(number, step.text)
+			text = "[%*d/%d] %s" % (len(str(len(self.steps))), number + 1, len(self.steps), step.text)
+			left = [(other.kind, 1) for other in self.steps[number:] if other.lane.names not in self.failed]
+			self.progress.begin(text, left)
 			try:
 				self.record["runs"] += self.measure(step)
-				self.progress.done(number)
+				self.progress.done(step.kind)
 			except Failed as e:
 				self.fail(step, e)
 			save()
@@ -141,7 +142,6 @@ class Campaign:
 		"""Report a failure, and leave this lane out from here on."""
 		self.record["failures"].append(step.line(reason=str(error)))
 		self.failed.add(step.lane.names)
-		self.progress.drop([other.kind for other in self.steps if other.lane == step.lane])
 		self.progress.say("FAILED: %s: %s; it takes no further part" % (step.text, error))
 		for line in error.quote():
 			self.progress.say(line)

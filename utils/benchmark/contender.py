@@ -24,7 +24,6 @@ from .machine import cores
 from .meter import Command
 from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
-from .room import Full
 from .served import Served
 from .servers import Nginx, Redis, RedisFile, WafdServe
 from .spawner import SPAWNERS
@@ -441,7 +440,6 @@ BUILDERS: Dict[str, Builder] = {
 	"nothing": Nothing(),
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
 	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
-	"wafd": Full(),
 	"redis": Served(Redis, "redis"),
 	"redis-file": Served(RedisFile, "redis", "what it has acknowledged survives kill -9, as with ours"),
 	"nginx": Served(Nginx, "http"),
@@ -461,7 +459,6 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 	"waf+wafcache": Wafcache,
 	"socket": EngineCache,
 	"pipelined": EngineCache,
-	"wafd": EngineCache,
 }
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
@@ -481,7 +478,7 @@ DEFAULT = (
 	*("waf", "waf-nopool", "prefork", "resident", "resident-large", "waf-batched_cc", "waf-batch", "prefork-batch"),
 	*("ninja", "make", "xargs", "bare", "waf+ccache", "waf+wafcache", "waf+wafcc"),
 	*("ninja+ccache", "ninja+sccache", "ninja+wafcc", *NEIGHBORS, *SPAWNERS),
-	*("single+ccache", "single+sccache", "single+wafcc", "socket", "pipelined", "single", "nothing", "wafd", "large"),
+	*("single+ccache", "single+sccache", "single+wafcc", "socket", "pipelined", "single", "nothing", "large"),
 	*("unity-none", "unity-upstream", "unity", "unity-large", "unity-resident", "unity-prefork"),
 	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),

@@ -78,7 +78,6 @@ class Course(NamedTuple):
 	name: str
 	gives: Tuple[str, ...]
 	phases: Sequence[Callable[[Run], None]]
-	folders: int = 1  # that it builds in
 
 
 def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]:
@@ -92,7 +91,7 @@ def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]
 		if not one.cache and "full" in wanted:
 			found.append(Course("full", ("full",), (phases.take_new_folder, phases.build, check_all)))
 		elif one.cache and "warm" in wanted:
-			found.append(Course("cold and warm", ("cold", "warm"), (build_cold_and_warm,), 2))
+			found.append(Course("cold and warm", ("cold", "warm"), (build_cold_and_warm,)))
 		elif one.cache and {"full", "cold"} & set(wanted):
 			found.append(Course("cold", ("cold",), (phases.take_new_folder, phases.build, check_all)))
 	if takes_all or REBUILD in one.abilities:

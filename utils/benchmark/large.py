@@ -7,7 +7,7 @@ and for larger ones, and a note says why: Waf alone ends a chain of a thousand t
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .meter import Command, Reading
 from .mistake import Failed
@@ -34,18 +34,12 @@ class Sizes:
 
 	def take(self) -> None:
 		for count in self.run.settings["tasks"] or SIZES[self.scenario]:
-			reason = self.too_long(count) or self.build_both(count)
+			reason = too_long(self.before.values(), count, self.limit)
+			reason = "left out, as %s" % reason if reason else self.build_both(count)
 			if reason:
 				where = (self.scenario, self.run.lane.text, count)
 				self.run.settings["notes"]["%s, %s, from %d tasks on" % where] = reason
 				return
-
-	def too_long(self, count: int) -> str:
-		"""Why this size is not tried: in proportion, which is the least, it would take longer than it may."""
-		for size, wall in self.before.values():
-			if wall * count / size > self.limit:
-				return "left out, as %d tasks took %.0f s and the limit is %d s" % (size, wall, self.limit)
-		return ""
 
 	def build_both(self, count: int) -> str:
 		"""Build from nothing, and once more; why it could not be done."""
@@ -83,6 +77,14 @@ class Sizes:
 			values["growth"] = reading.wall / self.before[part][1]
 		self.before[part] = count, reading.wall
 		self.run.results.append(("%s, %d tasks" % (part, count), values))
+
+
+def too_long(known: Iterable[Tuple[int, float]], count: int, limit: int) -> str:
+	"""The reason not to try a size: at the pace of a smaller one it would exceed the limit; empty if there is none."""
+	for size, wall in known:
+		if wall * count / size > limit:
+			return "%d tasks took %.0f s and the limit is %d s" % (size, wall, limit)
+	return ""
 
 
 def check_done(run: "Run", wanted: int) -> None:

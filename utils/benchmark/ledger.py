@@ -136,6 +136,12 @@ class Ledger(NamedTuple):
 	whole: int
 	"""Bytes of whole lines."""
 
+	@property
+	def machine(self) -> Dict[str, Any]:
+		"""The machine, with the versions of all programs that any session has used."""
+		versions = {name: text for machine in self.machines for name, text in machine["versions"].items()}
+		return dict(self.machines[0], versions=versions)
+
 	def done(self) -> Dict[Key, Line]:
 		"""The runs by what they are."""
 		return {key_of(run): run for run in self.runs}

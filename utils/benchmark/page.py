@@ -71,9 +71,9 @@ def lanes_of(groups: Sequence[Group]) -> List[Who]:
 def summary(figures: Figures) -> str:
 	"""What stands here, in two sentences."""
 	runs = sum(row.spreads["wall"].count for group in figures.groups for row in group.rows)
-	machines = {"%s, %s cores" % (known["processor"], known["cores"]): 1 for known in figures.machines}
+	machine = figures.ledger.machine
 	works = dict.fromkeys(about(group.work) for group in figures.groups)
-	return "%d runs on %s. %s." % (runs, " and ".join(machines), ". ".join(works))
+	return "%d runs on %s, %s cores. %s." % (runs, machine["processor"], machine["cores"], ". ".join(works))
 
 
 def items(lines: Sequence[str]) -> str:

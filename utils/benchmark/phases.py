@@ -18,7 +18,6 @@ from .large import Sizes, check_done
 from .mistake import Failed
 from .price import Prices
 from .project import NAP, Answers, digest_of
-from .room import sizes
 from .run import Run
 
 ALONE = 2.0  # seconds for which a job is watched alone
@@ -266,18 +265,6 @@ def take_hits(run: Run) -> None:
 	run.new_folder()
 	for part, source in PARTS.items():
 		run.results.append((part, run.lane.contender.builder.time_part(run, source)))
-
-
-def take_room(run: Run) -> None:
-	"""Fill a store more and more, and see what it takes; an entry costs what it adds to the memory for a single one."""
-	run.new_folder()
-	run.lane.contender.builder.compile(run)
-	for entries in sizes(run.settings["commands"]["room"]):
-		values = run.lane.contender.builder.take_room(run, entries)
-		if run.results:
-			added = values["memory"] - run.results[0][1]["memory"]
-			values["entry"] = added * 2**20 / (entries - 1)
-		run.results.append(("%d entr%s" % (entries, "y" if entries == 1 else "ies"), values))
 
 
 def take_served(run: Run) -> None:

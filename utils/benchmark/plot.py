@@ -110,9 +110,9 @@ class Style(NamedTuple):
 
 def styles_of(lanes: Sequence[Who]) -> Dict[Who, Style]:
 	"""A style for each lane."""
-	colors = {name: n % COLORS for n, name in enumerate(dict.fromkeys((who.contender, who.machine) for who in lanes))}
+	colors = {name: n % COLORS for n, name in enumerate(dict.fromkeys(who.contender for who in lanes))}
 	turns = {name: n for n, name in enumerate(dict.fromkeys(who.interpreter for who in lanes if who.interpreter))}
-	return {who: Style(colors[who.contender, who.machine], turns.get(who.interpreter, 0)) for who in lanes}
+	return {who: Style(colors[who.contender], turns.get(who.interpreter, 0)) for who in lanes}
 
 
 def plot(group: Group, measure: str, unit: str, styles: Dict[Who, Style]) -> str:

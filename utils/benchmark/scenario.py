@@ -19,7 +19,6 @@ SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
 ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemon", "µs")]
-ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "MiB")]
 SERVED: Measures = [("rate", "/s"), ("p50", "µs"), ("p99", "µs"), ("client", "µs"), ("server", "µs")]
 CROWD: Measures = [("p99", "µs"), ("p50", "µs"), ("rate", "/s"), ("each", "KiB")]
 VALUES: Measures = [("value", "")]
@@ -38,7 +37,6 @@ class Scenario(NamedTuple):
 	project: str = workshop.GENERATED
 	measures: Measures = TIMES  # the first one is compared
 	jobs: Sequence[int] = ()  # how many at once, where the machine's processors do not decide that: a part for each
-	is_per_slot: bool = False  # its commands are so many for each of those at once
 	counts: str = "commands"  # what it has so many of
 	note: str = ""  # what a reader of its numbers must know
 	against: str = ""  # the measure that others are drawn against
@@ -57,6 +55,11 @@ class Scenario(NamedTuple):
 		"""Tell whether genbench writes what is built."""
 		return self.project == workshop.GENERATED
 
+	@property
+	def is_per_slot(self) -> bool:
+		"""Tell whether it has a number of commands for each of those that run at once."""
+		return self.project == workshop.SLEEPS
+
 	def points(self, wanted: Optional[int]) -> Sequence[int]:
 		"""How many at once, one after the other, where this is asked for; 0 is as many as there are processors."""
 		return (wanted,) if wanted else self.jobs or (0,)
@@ -67,8 +70,7 @@ class Scenario(NamedTuple):
 
 	def commands(self, settings: Dict[str, Any], jobs: int) -> int:
 		"""Of how many commands its project is made, if it is."""
-		count = settings["commands"].get(self.name, 0) if self.project == workshop.SLEEPS else 0
-		return count * jobs if self.is_per_slot else count
+		return settings["commands"][self.name] * jobs if self.is_per_slot else 0
 
 	def language(self, wanted: str) -> str:
 		"""What a compiler must be able to compile, where this is asked for."""
@@ -158,15 +160,6 @@ SCENARIOS = {
 			measures=COSTS,
 		),
 		Scenario(
-			"dispatch",
-			"commands that need no processor (sleep %s)" % NAP,
-			(do.take_new_folder, do.build, do.check_naps),
-			needs=builder.SLEEP,
-			project=workshop.SLEEPS,
-			measures=SLOTS,
-			jobs=(64,),
-		),
-		Scenario(
 			"curve",
 			"commands that need no processor (sleep %s), as many for each of 2 to 512 slots" % NAP,
 			(do.take_new_folder, do.build, do.check_naps),
@@ -174,7 +167,6 @@ SCENARIOS = {
 			project=workshop.SLEEPS,
 			measures=SLOTS,
 			jobs=(2, 4, 8, 16, 32, 64, 128, 256, 512),
-			is_per_slot=True,
 		),
 		Scenario(
 			"tasks",
@@ -220,16 +212,6 @@ SCENARIOS = {
 			project=workshop.HITS,
 			measures=ANSWERS,
 			note="wall is the median of all compiles, p99 what 99 of 100 stay below, the rest are means",
-		),
-		Scenario(
-			"room",
-			"our engine with a full store: from nothing to the first hit, and what it holds after that",
-			(do.take_room,),
-			needs=builder.ROOM,
-			project=workshop.HITS,
-			measures=ROOM,
-			note="start is by wafcc and with one hit, the store in the page cache; memory is what is resident after it",
-			counts="entries",
 		),
 		Scenario(
 			"served",
@@ -295,12 +277,10 @@ DEFAULT = ("full", "noop", "onefile")
 COMMANDS = {
 	"configure": 133,
 	"client": 2000,
-	"dispatch": 1000,
 	"curve": 20,
 	"tasks": 100000,
 	"spawn": 500,
 	"hit": 500,
-	"room": 100000,
 	"served": 20000,
 	"crowd": 20000,
 	"stores": 100000,
