@@ -45,11 +45,12 @@ def test_packages_of_a_language(code: pathlib.Path) -> None:
 def test_what_a_crate_leaves_out(tmp_path: pathlib.Path) -> None:
 	"""Of a crate there are the folders that are named, without the files that are left out by a part of their names."""
 	crate = Crate(
-		"any", "any-sys", "1", "", ("src",), ("A=1",), "", "c++", (".", "include"), ("include/any",), "test|^main"
+		"any", "any-sys", "1", "", ("src",), ("A=1",), "c++", (".", "include"), ("include/any",), "test|^main"
 	)
 	for name in ("src/a.cc", "src/a_test.cc", "src/main.cc", "src/amain.cc", "include/any/a.h", "other/b.cc"):
-		(tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-		(tmp_path / name).write_text("")
+		path = tmp_path / crate.title / name
+		path.parent.mkdir(parents=True, exist_ok=True)
+		path.write_text("")
 	found = crate.found_in(str(tmp_path))
 	assert list(found.files) == ["src/a.cc", "src/amain.cc", "include/any/a.h"]
 	assert found.sources == ["src/a.cc", "src/amain.cc"]

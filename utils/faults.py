@@ -17,11 +17,10 @@ import pathlib
 import shutil
 import sys
 import tempfile
-import time
-from typing import Any, Dict, List, Optional, TextIO
+from typing import Any, Dict, List, Optional
 
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib
+from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib, tell_progress
 from sabotage.builders import Configured
 from sabotage.kinds import KINDS, find_kinds
 from sabotage.reference import References
@@ -71,27 +70,6 @@ def obstacle(system: str) -> str:
 	except Mistake as e:
 		return str(e)
 	return ""
-
-
-class Progress:
-	"""A line that lives on a terminal; in a log one line now and then."""
-
-	def __init__(self, file: TextIO, count: int) -> None:
-		self.file, self.count = file, count
-		self.began = time.monotonic()
-		self.is_live = file.isatty()
-
-	def tell(self, done: int, failed: int) -> None:
-		left = (time.monotonic() - self.began) / done * (self.count - done)
-		line = "%d of %d trials, %d with trouble, about %d s left" % (done, self.count, failed, left)
-		if self.is_live:
-			print("\r\033[K%s" % line, end="", file=self.file, flush=True)
-		elif done % 20 == 0 or done == self.count:
-			print(line, file=self.file, flush=True)
-
-	def clear(self) -> None:
-		if self.is_live:
-			print("\r\033[K", end="", file=self.file, flush=True)
 
 
 def report(result: Result, again: str, kept: Optional[pathlib.Path]) -> str:
@@ -162,7 +140,7 @@ def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path
 	shop = Shop(tools, References(), Configured(root / "configured"), systems, kinds, options.patience)
 	seed = choose_seed(options)
 	numbers = [options.only] if options.only is not None else list(range(options.trials))
-	progress = Progress(sys.stderr, len(numbers))
+	say = tell_progress("trials", 20)
 	results: List[Result] = []
 	failed = 0
 	try:
@@ -174,16 +152,14 @@ def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path
 				results.append(result)
 				if result.troubles:
 					failed += 1
-					progress.clear()
 					if options.keep:
 						aside = root / ("trial-%d" % number)
 						kept.append(aside)
 					print(report(result, again(options, seed, number), aside), flush=True)
 			finally:
 				trial.close(aside)
-			progress.tell(len(results), failed)
+			say(len(results), len(numbers))
 	finally:
-		progress.clear()
 		if options.json:
 			write_record(options.json, seed, results)
 	if failed:

@@ -64,7 +64,7 @@ def tell_progress(what: str, rarely: int) -> Callable[[int, int], None]:
 
 	def say(done: int, total: int) -> None:
 		if is_shown:
-			print("\r%d of %d %s" % (done, total, what), end="", file=sys.stderr, flush=True)
+			print("\r%d of %d %s\r" % (done, total, what), end="", file=sys.stderr, flush=True)
 		elif done % rarely == 0:
 			print("%d of %d %s" % (done, total, what), file=sys.stderr, flush=True)
 

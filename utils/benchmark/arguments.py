@@ -18,36 +18,20 @@ DESCRIPTION = (
 EXAMPLES = """
 examples:
   bench.py                                            full, noop and onefile, 500 small C++ files, every contender here
-  bench.py full --contenders waf,prefork,ninja --repeat 5
-  bench.py full --compilers g++,clang++ --size 50,100,15,5
+  bench.py full --contenders waf,prefork,ninja --compilers g++,clang++ --size 50,100,15,5 --repeat 5
   bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
-  bench.py configure --contenders waf,prefork --compilers clang,gcc
-  bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
-  bench.py curve --contenders waf,prefork,ninja,bare --interpreters python3,pypy3
-                                                      commands that need no processor, 2, 4, 8 … 512 at once
-  bench.py tasks --contenders waf,prefork              what the scheduler itself costs
-  bench.py batch costly --compilers g++,clang++       many sources in one call of a compiler
+  bench.py warm --contenders ninja+ccache,ninja+sccache,ninja+wafcc,waf+wafcc
+  bench.py full --weight realistic --language both --json full.json --work /var/tmp
+  bench.py curve --contenders waf,prefork,ninja,bare --jobs 256 --commands 50
+  bench.py spawn --interpreters python3,pypy3 --parents 10,1000
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
-  bench.py project --contenders ninja,ninja+ccache,ninja+sccache,ninja+wafcc,waf+wafcc
-                                                      CaDiCaL and LevelDB, in C++, with caches cold and warm
-  bench.py neighbor                                   what a job in the foreground loses under each policy
-  bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
-  bench.py unity --size 50,100,15,5                   files compiled together: Waf's own unity and ours, full and edited
-  bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
-  bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
+  bench.py project --contenders ninja,ninja+ccache    CaDiCaL and LevelDB, in C++, with caches cold and warm
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
-                                                      very many tasks, for one contender only
-  bench.py large-rules large-chain large-archive      the same in other shapes
   bench.py flags --compilers g++,clang++ --weight realistic --contenders ninja+wafcc
-                                                      what warnings, -O2, -g, sanitizers, analyzers cost; what a cache
-                                                      gives back of it
-  bench.py second-machine --size 50,100,15,5          a first build from what another machine gave a server
-  bench.py served crowd                               a team's server, Redis and nginx under load
-  bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
-                                                      what parking gains, and what it costs where it is refused
+  bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
+  bench.py second-machine --size 50,100,15,5          a first build from a server that another machine has filled
   bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
                                                       two builds of the engine in turn
-  bench.py full --weight realistic --language both --json full.json --work /var/tmp
   bench.py ablation --parts front,lead                what parts of ours save, by builds without each of them
   bench.py show full.json                             print the tables of a record again
 """
@@ -164,8 +148,7 @@ def parser() -> Parser:
 	p.add_argument("--tasks", type=counts, metavar="M,N", help="of %s" % sizes)
 	limit = "of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT
 	p.add_argument("--limit", type=positive, metavar="SECONDS", default=large.LIMIT, help=limit)
-	extras = ", ".join(extra.name for extra in price.EXTRAS[1:])
-	extras = "in flags: %s, or any other (default all that the compiler can)" % extras
+	extras = "in flags: %s, or any other (default all that the compiler takes)" % ", ".join(price.FLAGS)
 	p.add_argument("--extras", type=names, metavar="A,B", help=extras)
 	p.add_argument(
 		"--engine",

@@ -7,8 +7,8 @@ import tempfile
 import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from .builder import UNITY
 from .campaign import compile_once, take_turns
-from .contender import Together
 from .courses import COMPILE, IDLE, PROJECTS, Course, LimitedRun, build_idle, courses_of, size_of
 from .interrupt import INTERRUPTS
 from .large import too_long
@@ -166,7 +166,7 @@ class Comparison:
 
 	def settings(self, tasks: int) -> Dict[str, Any]:
 		"""What a workshop wants to know."""
-		together = any(isinstance(lane.contender.builder, Together) for lane in self.lanes)
+		together = any(UNITY in lane.contender.abilities for lane in self.lanes)
 		settings = dict(self.options, cores=cores(), tasks=[tasks], commands={}, notes={}, real={}, together=together)
 		if self.options["work"] == COMPILE:
 			settings["size"] = size_of(tasks)

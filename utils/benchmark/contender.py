@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Type
 
 from . import ablation
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
@@ -62,6 +62,7 @@ class Waf(Builder):
 	def __init__(
 		self,
 		*tools: str,
+		can: Iterable[str] = (),
 		options: Sequence[str] = (),
 		always: Sequence[str] = (),
 		note: str = "",
@@ -69,11 +70,13 @@ class Waf(Builder):
 		is_foreign: bool = False,
 	) -> None:
 		"""
-		The tools are loaded in options, the environment is that of all its commands.
+		The tools are loaded in ``options``, and all commands have the environment.
 
-		The options go to the command that builds, what is said always to all. Foreign tools are not ours.
+		``can`` names its abilities, where they are not those of all. ``options`` go to the command that builds, ``always``
+		to every command. Foreign tools are not ours.
 		"""
 		self.tools = tools
+		self.abilities = frozenset(can) or self.abilities
 		self.options = options or self.options
 		self.always = always
 		self.note = note or self.note
@@ -235,39 +238,6 @@ class ResidentTogether(ResidentWaf):
 		self.going = first or self.going
 
 
-class Stock(Waf):
-	"""Waf as it is."""
-
-	abilities = Waf.abilities | {LARGE}
-
-
-class Large(Waf):
-	"""Waf with the tool for very many tasks, or all of it but one patch, for the scenarios that are about those."""
-
-	abilities = frozenset((TASKS, LARGE))
-
-
-class Neighbor(Waf):
-	"""Waf with prefork and one option for the sake of others, for the scenario that is about those."""
-
-	abilities = frozenset((NEIGHBOR,))
-
-	def __init__(self, option: str) -> None:
-		super().__init__("prefork", options=(option,))
-
-
-class Batched(Waf):
-	"""Waf that compiles many sources in one call of a compiler, by our tool or by its own."""
-
-	abilities = frozenset((BATCH,))
-
-
-class Together(Waf):
-	"""Waf for the scenario that is about compiling many files at once."""
-
-	abilities = frozenset((UNITY,))
-
-
 class Drawn(Waf):
 	"""Waf with prefork that draws its builds, or that only records what it would draw."""
 
@@ -398,11 +368,27 @@ def object_of(line: str) -> str:
 	return words[words.index("-o") + 1] if "-o" in words else ""
 
 
+def large_without(patch: str) -> Waf:
+	"""Waf with the tool large, without one of its patches."""
+	return Waf("large", can=MANY_TASKS, always=("--no-large=" + patch,), note="large without its patch " + patch)
+
+
+MANY_TASKS = (TASKS, LARGE)
+NEIGHBORS = {
+	"nice10": "--nice=10",
+	"nice19": "--nice=19",
+	"batch": "--sched=batch",
+	"idle": "--sched=idle",
+	"load": "--load=%d" % cores(),
+	"processors": half_of_processors(),
+}
+"""Options of prefork for the sake of other programs."""
+
 BUILDERS: Dict[str, Builder] = {
-	"waf": Stock(),
-	"large": Large("large"),
-	"large+prefork": Large("large", "prefork"),
-	**{"large-" + n: Large("large", always=("--no-large=" + n,), note="large without its patch " + n) for n in PATCHES},
+	"waf": Waf(can=Waf.abilities | {LARGE}),
+	"large": Waf("large", can=MANY_TASKS),
+	"large+prefork": Waf("large", "prefork", can=MANY_TASKS),
+	**{"large-" + patch: large_without(patch) for patch in PATCHES},
 	"waf-nopool": Waf(environment={"WAF_NO_PREFORK": "1"}),
 	"prefork": Waf("prefork"),
 	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
@@ -417,25 +403,20 @@ BUILDERS: Dict[str, Builder] = {
 	"waf+wafcc-serve": Waf("prefork", "wafcc"),
 	"waf+wafcc-resident": ResidentWaf("prefork", "wafcc", "large", "resident"),
 	"waf+wafcache": Waf("cached_builds", is_foreign=True),
-	"waf-batched_cc": Batched("batched_cc", note="Waf's own tool, of C and C++ only", is_foreign=True),
-	"waf-batch": Batched("batch", options=("--batch=50",)),
-	"prefork-batch": Batched("prefork", "batch", options=("--batch=50",)),
-	"unity-none": Together(note="stock Waf, each file compiled alone"),
-	"unity-upstream": Together("upstream_unity", note="Waf's own unity, batches of 50", is_foreign=True),
-	"unity": Together("unity", options=UNITED, note="our unity"),
-	"unity-large": Together("large", "unity", options=UNITED, note="our unity with large"),
+	"waf-batched_cc": Waf("batched_cc", can=(BATCH,), note="Waf's own tool, of C and C++ only", is_foreign=True),
+	"waf-batch": Waf("batch", can=(BATCH,), options=("--batch=50",)),
+	"prefork-batch": Waf("prefork", "batch", can=(BATCH,), options=("--batch=50",)),
+	"unity-none": Waf(can=(UNITY,), note="stock Waf, each file compiled alone"),
+	"unity-upstream": Waf("upstream_unity", can=(UNITY,), note="Waf's own unity, batches of 50", is_foreign=True),
+	"unity": Waf("unity", can=(UNITY,), options=UNITED, note="our unity"),
+	"unity-large": Waf("large", "unity", can=(UNITY,), options=UNITED, note="our unity with large"),
 	"unity-resident": ResidentTogether("resident", "large", "unity"),
-	"unity-prefork": Together("prefork", "unity", options=UNITED, note="our unity with prefork"),
+	"unity-prefork": Waf("prefork", "unity", can=(UNITY,), options=UNITED, note="our unity with prefork"),
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
 	"bare": Bare(),
-	"nice10": Neighbor("--nice=10"),
-	"nice19": Neighbor("--nice=19"),
-	"batch": Neighbor("--sched=batch"),
-	"idle": Neighbor("--sched=idle"),
-	"load": Neighbor("--load=%d" % cores()),
-	"processors": Neighbor(half_of_processors()),
+	**{name: Waf("prefork", can=(NEIGHBOR,), options=(option,)) for name, option in NEIGHBORS.items()},
 	"single": Single(),
 	"nothing": Nothing(),
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
@@ -463,16 +444,10 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
 BY_NAME = (
-	*(
-		name
-		for name, one in BUILDERS.items()
-		if isinstance(one, (Drawn, Large, Unparked, Unstarted)) and name != "large"
-	),
-	*SYNCED,
+	*("large+prefork", *("large-" + patch for patch in PATCHES), "prefork-plain", "prefork-refused"),
+	*("prefork-timeline", "prefork-recorded", "resident-without-prestart", *SYNCED),
 )
 """Those that take part only where they are asked for: they tell nothing without others."""
-
-NEIGHBORS = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Neighbor))
 
 DEFAULT = (
 	*("waf", "waf-nopool", "prefork", "resident", "resident-large", "waf-batched_cc", "waf-batch", "prefork-batch"),

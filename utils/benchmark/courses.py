@@ -9,16 +9,17 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from . import phases
-from .builder import BUILD, REBUILD
-from .contender import Contender, Large, Together, Waf
+from .builder import BUILD, LARGE, REBUILD, UNITY
+from .contender import Contender, ResidentWaf, Waf
 from .large import LIMIT, Sizes, limiter
 from .meter import Command, Reading
 from .mistake import Failed
 from .run import MIB, Run
-from .workshop import GENERATED, LARGE
+from .workshop import GENERATED
+from .workshop import LARGE as TASKS
 
 COMPILE, IDLE = "compile", "idle"
-PROJECTS = {COMPILE: GENERATED, IDLE: LARGE}
+PROJECTS = {COMPILE: GENERATED, IDLE: TASKS}
 SCENARIOS = ("full", "cold", "warm", "noop", "onefile")
 """In the order in which they can follow each other."""
 TITLES = {
@@ -86,7 +87,7 @@ def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]
 		able = isinstance(one.builder, Waf) and not one.cache and set(wanted) & {"full", "noop"}
 		return [Course("idle", ("full", "noop"), (build_idle,))] if able else []
 	found = []
-	takes_all = isinstance(one.builder, (Large, Together))
+	takes_all = not {LARGE, UNITY}.isdisjoint(one.abilities) and not isinstance(one.builder, ResidentWaf)
 	if takes_all or BUILD in one.abilities:
 		if not one.cache and "full" in wanted:
 			found.append(Course("full", ("full",), (phases.take_new_folder, phases.build, check_all)))
@@ -119,7 +120,7 @@ def check_all(run: Run) -> None:
 	"""See that nothing was left out: each source has its object or, where files are put together, its functions."""
 	if run.settings["together"]:
 		check_libraries(run)
-	if isinstance(run.lane.contender.builder, Together):
+	if UNITY in run.lane.contender.abilities:
 		run.built(run.folder)
 	else:
 		phases.check_all_objects(run)
@@ -136,7 +137,7 @@ def check_libraries(run: Run) -> None:
 
 def check_edited(run: Run) -> None:
 	"""See that one object was made anew; where files are put together, it may be a few."""
-	if not isinstance(run.lane.contender.builder, Together):
+	if UNITY not in run.lane.contender.abilities:
 		phases.check_new_objects(1)(run)
 	elif run.project.objects(run.folder) == run.before:
 		raise Failed("it made no object anew")

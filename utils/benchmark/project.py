@@ -16,7 +16,7 @@ GENBENCH = os.path.join(os.path.dirname(HERE), "genbench.py")
 SOURCES = (".c", ".cpp")
 NAP = 0.1  # seconds that a command of the sleeping project takes
 HIT_HEADERS, HIT_FOLDERS = 20, 4  # of the small file whose compile is asked of caches
-TIMES = os.path.join(HERE, "projects", "hits")  # where the header is that all of these programs measure with
+SPAWN = os.path.join(HERE, "projects", "spawn")  # the programs in C that measure
 COSTLY = os.path.join(os.path.dirname(os.path.dirname(HERE)), "playground", "batch", "costly.py")
 PATIENCE = 600  # seconds that a project may take to be written, or a small program to be compiled
 SHAPES = 40  # sources of the compiler with a costly start
@@ -217,7 +217,7 @@ def write_spawns(root: str, env: Dict[str, str]) -> Project:
 def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
 	"""Compile the programs that ask for one result again and again, and write what that comes from."""
 	shutil.copytree(os.path.join(HERE, "projects", "hits"), root)
-	compile_programs(root, ("repeat", "ask"), env)
+	compile_programs(root, ("spawn", "ask"), env)
 	headers = ["part_%d/header_%d.h" % (n % HIT_FOLDERS, n) for n in range(HIT_HEADERS)]
 	for folder in {os.path.dirname(header) for header in headers}:
 		os.makedirs(os.path.join(root, folder))
@@ -232,7 +232,7 @@ def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
 def compile_programs(root: str, names: Sequence[str], env: Dict[str, str]) -> None:
 	"""Compile programs that a project needs itself."""
 	for name in names:
-		said = complaint([C_COMPILER, "-O2", "-I" + TIMES, "-o", name, name + ".c"], env, root)
+		said = complaint([C_COMPILER, "-O2", "-o", name, os.path.join(SPAWN, name + ".c")], env, root)
 		if said:
 			raise Mistake("%s could not compile %s.c: %s" % (C_COMPILER, name, said[0]))
 

@@ -90,8 +90,8 @@ def position(names: Sequence[str], name: Optional[str]) -> int:
 
 
 def baseline_of(record: Record, scenario: str) -> Optional[str]:
-	"""The contender that the others are compared with in a scenario; older records have one for all scenarios."""
-	return record["scenarios"][scenario].get("baseline", record["settings"]["baseline"])
+	"""The contender that the others are compared with in a scenario."""
+	return record["scenarios"][scenario]["baseline"]
 
 
 def base_of(lanes: Sequence[Lane], baseline: Optional[str]) -> Optional[Lane]:
@@ -271,20 +271,13 @@ def describe_settings(record: Record) -> str:
 	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
 		words.append("genbench %s" % settings["size"].replace(",", " "))
 		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
-	for real in real_sources(settings):
+	for real in settings["real"].values():
 		words.append("%s, compiled with %s" % (", ".join(real["packages"]), real["flags"] or "no flags"))
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):
 		about = record["scenarios"][name]
 		each = " per slot" if about.get("per_slot") else ""
 		words.append("%d %s%s in %s" % (settings["commands"][name], about.get("counts", "commands"), each, name))
 	return ", ".join(words)
-
-
-def real_sources(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
-	"""What was compiled of others' sources; older records know one project of them."""
-	if settings.get("packages"):
-		return [{"packages": settings["packages"], "flags": settings["source_flags"]}]
-	return list(settings.get("real", {}).values())
 
 
 def describe_jobs(record: Record) -> List[str]:

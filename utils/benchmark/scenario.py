@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import builder, workshop
 from . import phases as do
-from .price import EXTRAS
+from .price import flag_sets
 from .project import NAP, SHAPES
 
 Measures = List[Tuple[str, str]]
@@ -128,7 +128,7 @@ SCENARIOS = {
 				"warm is the same once more from nothing, with what the first build has left in the cache; "
 				"back is what of the first build's time that has saved"
 			),
-			rows=tuple(extra.name for extra in EXTRAS),
+			rows=tuple(flag_sets(None)),
 		),
 		Scenario(
 			"configure",

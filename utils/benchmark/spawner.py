@@ -22,9 +22,6 @@ FEW = 10  # commands that let an engine start, and see a program often enough to
 SMALL = 1  # MiB
 PATIENCE = 30.0  # seconds that parking a program may take
 
-SYSTEM_PIPES = "two pipes of the caller's, which the shell leads output and error into; read when system() has returned"
-POPEN = "one pipe, for the output, which popen() has by nature"
-POPEN_PIPES = "the pipe of popen() for the output, and one of the caller's for the error"
 POOL = "always with two pipes: what needs none does not go to Waf's pool"
 
 
@@ -42,11 +39,12 @@ class Spawner(Builder):
 	def spawn(self, run: "Run", parent: int) -> Dict[str, float]:
 		"""Start many programs from a parent of so many MiB: what one of them took, in microseconds."""
 		values = self.start(run, parent, run.settings["commands"]["spawn"])
-		return dict(values, processor=values["user"] + values["system"])
+		return {**{name: values[name] for name in ("wall", "user", "system")}, "processor": values["user"] + values["system"]}
 
 	def start(self, run: "Run", parent: int, count: int) -> Dict[str, float]:
 		"""Let the parent work, and read its answer."""
-		argv = [*self.starter(run), self.way, str(int(self.piped)), str(count), str(parent), run.answer]
+		numbers = map(str, (int(self.piped), 0, count // 10 + 1, count, parent))
+		argv = [*self.starter(run), self.way, *numbers, run.answer]
 		argv += [os.path.join(run.root, "nothing"), *map(str, self.helpers(run))]
 		return run.ask("spawn", Command(argv, run.root, run.environment))
 
@@ -146,10 +144,6 @@ SPAWNERS: Dict[str, Builder] = {
 	"posix_spawn-pipes": Spawner("posix_spawn", piped=True),
 	"fork": Spawner("fork"),
 	"fork-pipes": Spawner("fork", piped=True),
-	"system": Spawner("system"),
-	"system-pipes": Spawner("system", piped=True, note=SYSTEM_PIPES),
-	"popen": Spawner("popen", note=POPEN),
-	"popen-pipes": Spawner("popen", piped=True, note=POPEN_PIPES),
 	"subprocess": PythonSpawner("subprocess"),
 	"subprocess-pipes": PythonSpawner("subprocess", piped=True),
 	"wafpool": PythonSpawner("waf", piped=True, note=POOL),

@@ -12,7 +12,6 @@ from .hosts import Host, Hosts
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
-from .price import Probe
 from .project import (
 	C_COMPILER,
 	HERE,
@@ -82,7 +81,7 @@ class Workshop:
 		self.packages: Dict[str, List[Package]] = {}  # what the projects of real sources consist of
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
-		self.probes: Dict[str, List[Probe]] = {}  # by compiler, what it can do
+		self.able: Dict[str, List[str]] = {}  # by compiler, the flags that it takes
 		self.outputs = 0
 		self.found_usher: Optional[str] = None
 		self.cache_folders = 0
@@ -110,7 +109,7 @@ class Workshop:
 		return self.projects[key]
 
 	def project_with(self, name: str, flags: str, compiler: Compiler) -> Project:
-		"""The generated project with more flags, one for each name; the compiler may have something before it."""
+		"""The generated project with more flags, one for each name."""
 		key = ("priced", compiler.name, name)
 		if key not in self.projects:
 			place = "".join(c if c.isalnum() else "_" for c in "priced %s %s" % (compiler.name, name))

@@ -1,8 +1,9 @@
 """
-What starting a program costs from Python: ``spawn.py WAY PIPED COUNT MIB RESULT PROGRAM [DAEMON...]``.
+Measures what starting a program costs from Python: ``spawn.py WAY PIPED FIRST WARM COUNT MIB RESULT PROGRAM [DAEMON...]``.
 
-It is ``spawn.c`` for the ways that Python has, with the same arguments and the same answer. The numbers of daemons that
-do a part of the work may follow: what they and their children use counts too.
+It is ``spawn.c`` for the ways that Python has, with the same arguments (FIRST is not used) and the same answer without
+``p99``. The process numbers of daemons that do a part of the work may follow. What these and their children use counts,
+too.
 """
 
 import json
@@ -93,12 +94,12 @@ def run(start, program, piped, count):
 	return walls
 
 
-def main(way, piped, count, mib, result, program, *daemons):
+def main(way, piped, first, warm, count, mib, result, program, *daemons):
 	piped, count = int(piped), int(count)
 	start, workers = WAYS[way]()
 	others = [*workers, *map(int, daemons)]
 	memory = hold_memory(int(mib))
-	run(start, program, piped, count // 10 + 1)
+	run(start, program, piped, int(warm))
 	before = read_used(others)
 	walls = run(start, program, piped, count)
 	user, system = ((b - a) / count for a, b in zip(before, read_used(others)))
