@@ -72,22 +72,6 @@ class Hosts:
 		"""Have each packet come so much later, one way."""
 		self.say("delay", round(seconds * 1e6))
 
-	def lose(self, share: float, seed: int = 1) -> None:
-		"""Lose this share of the packets."""
-		self.say("loss", share, seed)
-
-	def cut(self, host: Host) -> None:
-		"""Let nothing to this host nor from it."""
-		self.say("cut", host.number)
-
-	def join(self, host: Host) -> None:
-		"""Let everything through again."""
-		self.say("join", host.number)
-
-	def counts(self) -> Dict[str, int]:
-		"""The packets that were carried and lost."""
-		return self.say("counts")
-
 	def close(self) -> None:
 		"""Remove the hosts; what runs there has no line from now on."""
 		self.wire.stdin.close()

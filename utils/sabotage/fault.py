@@ -1,5 +1,6 @@
 """What a fault is: when it strikes, what it does, and what of the build's promises it takes away."""
 
+import pathlib
 import random
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -17,6 +18,10 @@ class Stage(NamedTuple):
 	builder: Builder
 	project: Project
 	note: Callable[[str], None]  # what was done, for the report
+
+	def folder(self, name: str) -> pathlib.Path:
+		"""The folder of this name: the store, or one of the scene."""
+		return self.builder.store_folder(self.scene) if name == "store" else getattr(self.scene, name)
 
 
 class Fault:
