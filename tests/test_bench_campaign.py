@@ -272,7 +272,18 @@ def await_file(path: pathlib.Path, process: "subprocess.Popen[str]", seconds: fl
 def test_commands_without_compilers(tmp_path: pathlib.Path) -> None:
 	"""``client`` measures one thread and two, ``curve`` everybody who can run commands at all."""
 	need("ninja", "make", "xargs")
-	args = ("client", "curve", "--contenders", "waf-nopool,ninja,make,xargs", "--jobs", "2", "--commands", "8", "--repeat", "1")
+	args = (
+		"client",
+		"curve",
+		"--contenders",
+		"waf-nopool,ninja,make,xargs",
+		"--jobs",
+		"2",
+		"--commands",
+		"8",
+		"--repeat",
+		"1",
+	)
 	done = finish(tmp_path, start(tmp_path, *args))
 	assert done.status == 0, done.err
 	parts = [run["part"] for run in done.record["runs"] if run["scenario"] == "client"]

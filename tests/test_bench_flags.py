@@ -84,7 +84,12 @@ def run_of(part: str, repetition: int, wall: float) -> Any:
 def test_ratios_are_to_plain() -> None:
 	"""The table is in the order of the flags, each is paired with the plain build of its repetition."""
 	runs = [run_of("-O2", 0, 3.0), run_of("plain", 0, 1.0), run_of("plain", 1, 10.0), run_of("-O2", 1, 40.0)]
-	about = {"title": "t", "measures": [["wall", "s"], ["warm", "s"], ["back", "%"]], "rows": ["plain", "-O2"], "baseline": None}
+	about = {
+		"title": "t",
+		"measures": [["wall", "s"], ["warm", "s"], ["back", "%"]],
+		"rows": ["plain", "-O2"],
+		"baseline": None,
+	}
 	settings = {"contenders": ["ninja+wafcc"], "interpreters": [], "baseline": None}
 	record = {"runs": runs, "scenarios": {"flags": about}, "settings": settings}
 	(text,) = report.show_all_rows(record, "flags", report.tables_of(runs), False)

@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-	"""The same, as far as nothing goes wrong."""
+	"""Do what the command line says; raises ``Mistake``."""
 	if argv[:1] == ["show"]:
 		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
 		return 0
@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 
 
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
-	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	"""The contenders that take part, and those that were not named and cannot, each with the reason."""
 	needed = {SCENARIOS[name].needs for name in options.scenarios}
 	found = [contender.find_contender(name, options.engines) for name in options.contenders or contender.DEFAULT]
 	found = [one for one in found if options.contenders or needed & one.abilities]
@@ -107,7 +107,7 @@ def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], Lis
 
 
 def choose_parents(options: argparse.Namespace) -> Tuple[List[int], List[Tuple[str, str]]]:
-	"""The sizes of those who start programs in ``spawn``; and of those that nobody asked for, the ones too large."""
+	"""The sizes of the parents in ``spawn``, and the default sizes that are too large, each with the reason."""
 	if "spawn" not in options.scenarios:
 		return [], []
 	free = memory_free()
@@ -123,7 +123,7 @@ def choose_parents(options: argparse.Namespace) -> Tuple[List[int], List[Tuple[s
 
 
 def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents: Sequence[int] = ()) -> Dict[str, Any]:
-	"""What was asked for, with nothing left open, as the record keeps it."""
+	"""All settings, defaults included, as the record keeps them."""
 	names = contender.names_of(contenders)
 	if options.baseline and options.baseline not in names:
 		raise Mistake("baseline %s takes no part: choose one of %s" % (options.baseline, ", ".join(names)))
@@ -163,7 +163,7 @@ def lanes_for_scenarios(
 
 
 def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
-	"""Refuse a scenario that nobody who takes part can run."""
+	"""Refuse a scenario that no contender of this campaign can run."""
 	for scenario in scenarios:
 		if not any(step.scenario is scenario for step in steps):
 			able = [name for name, builder in contender.BUILDERS.items() if scenario.needs in builder.abilities]
@@ -171,7 +171,7 @@ def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
 
 
 def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:
-	"""What a record says of a scenario, so that it can be shown without it."""
+	"""The facts about a scenario that a record keeps, so that it can be shown later."""
 	return {
 		"title": scenario.title,
 		"measures": scenario.measures,
@@ -190,7 +190,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 
 
 def choose_baseline(scenario: Scenario, wanted: Optional[str], contenders: Sequence[Contender]) -> Optional[str]:
-	"""Who the others are compared with: who was asked for, stock Waf, or the first one, of those that can run it."""
+	"""The contender that the others are compared with: the one asked for, stock Waf, or the first that is able."""
 	able = [one.name for one in contenders if scenario.needs in one.abilities]
 	return next((name for name in (wanted, "waf") if name in able), able[0] if able else None)
 

@@ -2,7 +2,7 @@
 """
 Compare interpreters and build systems over numbers of tasks: time and memory as tables, and as a page with plots.
 
-``compare.py --help`` shows examples. What was measured is in a ledger, from which an interrupted comparison goes on.
+``compare.py --help`` shows examples. The runs are in a ledger, from which an interrupted comparison goes on.
 The work is done by ``benchmark``.
 """
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-	"""The same, as far as nothing goes wrong."""
+	"""Do what the command line says; raises ``Mistake``."""
 	if argv[:1] == ["show"]:
 		return show(argv[1:])
 	return compare(parse(argv), ["compare.py", *argv])
@@ -91,7 +91,7 @@ def parser() -> Parser:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-	"""Read a command line, with all defaults filled in but who takes part."""
+	"""Read a command line, with all defaults filled in except contenders and interpreters."""
 	options = parser().parse_args(list(argv))
 	options.tasks = sorted(set(options.tasks or TASKS[options.work]))
 	if len(options.repeat) == 1:
@@ -115,7 +115,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def compare(options: argparse.Namespace, command: List[str]) -> int:
-	"""Measure what the ledger lacks, and show what it has then."""
+	"""Measure the runs that the ledger lacks, and show all of it."""
 	progress = Progress(sys.stderr)
 	for path in filter(None, (options.json, options.html)):
 		ledger.make_place(path)
@@ -143,7 +143,7 @@ def compare(options: argparse.Namespace, command: List[str]) -> int:
 
 
 def prepare(options: argparse.Namespace, command: List[str], writer: Writer, progress: Progress) -> Comparison:
-	"""Find who takes part, and what the ledger has already; if that cannot go on, nothing is left of it."""
+	"""Find the lanes and the state of the ledger. If that fails, no file is left behind."""
 	env = clean_environment(dict(os.environ))
 	folder = ""
 	try:
@@ -170,7 +170,7 @@ def prepare(options: argparse.Namespace, command: List[str], writer: Writer, pro
 
 
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
-	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	"""The contenders that take part, and those that were not named and cannot, each with the reason."""
 	idle = "it has nothing to do in %s of %s work" % (", ".join(options.scenarios), options.work)
 	found = [contender.find_contender(name) for name in options.contenders or courses.CONTENDERS[options.work]]
 	reasons = [
@@ -186,7 +186,7 @@ def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], Lis
 def choose_interpreters(
 	options: argparse.Namespace, chosen: Sequence[Contender], folder: str, env: Dict[str, str]
 ) -> List[Tuple[str, str]]:
-	"""Settle on interpreters; of those that nobody asked for, the ones that cannot run Waf, with the reason."""
+	"""Choose the interpreters; those that were found but cannot run Waf, each with the reason."""
 	if not any(one.builder.runs_python for one in chosen):
 		options.interpreters = []
 		return []
@@ -210,7 +210,7 @@ def takes_part(options: argparse.Namespace, lane: Lane) -> bool:
 
 
 def settle(options: argparse.Namespace, chosen: Sequence[Contender]) -> Dict[str, Any]:
-	"""What was asked for, with nothing left open, as the ledger keeps it."""
+	"""All options, defaults included, as the ledger keeps them."""
 	settings = {name: getattr(options, name) for name in SETTINGS}
 	settings.update(
 		contenders=contender.names_of(chosen),

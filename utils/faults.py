@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """
-Disturb builds, and look whether they are what plain builds are: the same files, the same status, and nothing left.
+Disturb builds, and compare them with plain builds: the same files, the same status, and nothing left behind.
 
 A trial builds a small random project with ninja or Waf through our programs: from nothing, from the cache, or after an
 edit. Meanwhile processes are killed or stopped, disks fill up, files of the store are damaged, system calls are
-refused, times of files are moved. Then every object is compared with that of a plain build, a build afterwards has
-nothing to do, and no process, no temporary file and no other file is left. Where a plain build would have failed as
-well, the build is run again. The seed and the number of a trial decide all that is drawn; a fault strikes when a drawn
+refused, times of files are moved. Then every object is compared with that of a plain build. The next build must have
+nothing to do, and no process, temporary file or other file may be left. If a plain build could have failed, too, the
+build is run again. The seed and the number of a trial decide all that is drawn; a fault strikes when a drawn
 share of the outputs is there, so that the moment varies a little from run to run.
 """
 
@@ -170,7 +170,7 @@ def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path
 
 
 def again(options: argparse.Namespace, seed: int, number: int) -> str:
-	"""The command that repeats a trial: what else was asked for changes what is drawn."""
+	"""The command that repeats a trial. It has the other options, too, because they change the random choices."""
 	words = ["utils/faults.py", "--seed", str(seed), "--only", str(number), "--keep"]
 	for name in ("kinds", "systems"):
 		if getattr(options, name):

@@ -5,7 +5,7 @@ Look for a wrong answer of the cache: random edits of a random project, and ever
 Two checkouts of one project are edited, apart and together, in all the ways by which caches were seen to return a wrong
 object: headers come, go, shadow others, change at the same size and time, are restored; flags, variables, folder and
 compiler change; some edits happen while a compile runs. A step is one edit and one command, through wafcc and without
-it. What differs between two plain runs as well is not compared. Any other wrapper, such as ccache, can be tried too.
+it. Results that differ between two plain runs are not compared. Any other wrapper, such as ccache, can be tried, too.
 With --by-facts some commands are links, archives and scripts of random lines, as `wafcc run --` caches them; with
 --kinds some go through wrappers, helpers and libraries of the project's own, which are edited too.
 """

@@ -32,7 +32,7 @@ from generator.plan import BUILD_FILES, LANGUAGES, WEIGHTS, Impossible
 from generator.project import Project
 from generator.writing import Refused, generate
 
-# what an importer finds here
+# the names for programs that import this one
 __all__ = ["LANGUAGES", "VERSION", "WEIGHTS", "Draws", "Impossible", "Project", "Refused", "commands_text"]
 __all__ += ["generate", "main", "ninja_text"]
 

@@ -1,5 +1,5 @@
 """
-What the programs that look for wrong answers, and for harm, have in common.
+Shared by the programs that look for wrong answers and for harm.
 
 These are ``fuzzcache.py``, ``fuzzwaf.py``, ``fuzzobserve.py`` and ``faults.py``.
 """
@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def choose_seed(options: argparse.Namespace, is_told: bool = True) -> int:
-	"""The seed of everything that is drawn; it is told, so that all of it can be had again."""
+	"""The seed of all random choices. It is printed, so that a run can be repeated."""
 	seed: int = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
 	if is_told:
 		print("seed %d" % seed, flush=True)
@@ -37,7 +37,7 @@ def choose_seed(options: argparse.Namespace, is_told: bool = True) -> int:
 
 
 def find_program(name: str, option: str, *places: Optional[str]) -> str:
-	"""One of our programs, in the first of the places that is known."""
+	"""One of our programs, at the first place that is not None."""
 	found = next(filter(None, places), None)
 	if not found or not os.access(found, os.X_OK):
 		raise Mistake("%s: no such program: build the engine, or name one with %s" % (found or name, option))
@@ -45,12 +45,12 @@ def find_program(name: str, option: str, *places: Optional[str]) -> str:
 
 
 def find_built(name: str) -> Optional[str]:
-	"""A program as it was built in this tree, if it was."""
+	"""A program of this tree, if it is built."""
 	return str(BUILT / name) if (BUILT / name).is_file() else None
 
 
 def need_waflib() -> None:
-	"""Refuse to go on with a Python that finds no Waf."""
+	"""Fail if this Python has no waflib."""
 	try:
 		import waflib  # noqa: F401
 	except ImportError:
@@ -59,7 +59,7 @@ def need_waflib() -> None:
 
 
 def tell_progress(what: str, rarely: int) -> Callable[[int, int], None]:
-	"""Each step on a terminal; in a log only now and then."""
+	"""A function that shows progress: each step on a terminal, in a log only now and then."""
 	is_shown = sys.stderr.isatty()
 
 	def say(done: int, total: int) -> None:
@@ -72,7 +72,7 @@ def tell_progress(what: str, rarely: int) -> Callable[[int, int], None]:
 
 
 def conclude(wrong: Optional[str], done: str, root: pathlib.Path, keep: bool) -> int:
-	"""Say what came of it; the exit status. The folder is kept where something differs."""
+	"""Print the result and return the exit status. The folder is kept if something differs."""
 	if wrong:
 		print("%s\nkept in %s" % (wrong, root))
 		return 1

@@ -67,7 +67,7 @@ class House(NamedTuple):
 	lines: Dict[str, int]
 
 	def floor_of(self, room: str) -> int:
-		"""The number of a room's floor; none is -1."""
+		"""The number of a room's floor, or -1."""
 		return next((number for number, rooms in enumerate(self.floors) if room in rooms), -1)
 
 	def find_homeless(self) -> List[str]:
@@ -122,7 +122,7 @@ GROUP = re.compile(r"\b((?:crate|super)(?:::\w+)*)::\{")
 
 
 def read_rust(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
-	"""The same of ``engine/src/``. Programs and tests stand above the house."""
+	"""Room, file and imported room, for each import of ``engine/src/``. Programs and tests do not count."""
 	texts: Dict[Tuple[str, ...], Tuple[str, str]] = {}
 	for path in sorted(root.rglob("*.rs")):
 		file = path.relative_to(root)
@@ -140,7 +140,7 @@ def read_rust(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
 				words = words[1:]
 			target = (*start, *words)
 			while target and target not in rooms:
-				target = target[:-1]  # what is in that module
+				target = target[:-1]  # the rest is a name within the module
 			if target:
 				yield rooms[module], name, rooms[target]
 

@@ -69,7 +69,7 @@ def answer(program: str, do: Callable[[Sequence[str]], int], argv: Sequence[str]
 		print("%s: %s" % (program, e), file=sys.stderr)
 		return 2
 	except BrokenPipeError:
-		# whoever read our output has gone: nothing is left to say, also not by Python when it ends
+		# the reader of our output has gone: without this, Python would complain when it flushes at exit
 		os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 		return 1
 
@@ -83,7 +83,7 @@ def names(text: str) -> List[str]:
 
 
 def positive(text: str) -> int:
-	"""A number of which there must be one at least."""
+	"""A number above zero."""
 	if not text.isdigit() or not int(text):
 		raise argparse.ArgumentTypeError("%r is not a number above zero" % text)
 	return int(text)
@@ -95,12 +95,12 @@ def counts(text: str) -> List[int]:
 
 
 def rounds(text: str) -> List[int]:
-	"""A list of numbers, of which some may be the same."""
+	"""A list of numbers, in which a number may repeat."""
 	return [positive(part.strip()) for part in text.split(",")]
 
 
 def size(text: str) -> str:
-	"""The four numbers that genbench wants; which of them go together it knows itself."""
+	"""The four numbers of genbench, which checks itself whether they fit together."""
 	parts = [part.strip() for part in text.split(",")]
 	if len(parts) != 4 or not all(part.isdigit() for part in parts):
 		raise argparse.ArgumentTypeError("%r is not four numbers such as 10,50,15,5" % text)
@@ -134,9 +134,7 @@ def parser() -> Parser:
 	p.add_project("compiler flags, such as '-O2 -g' (default none; -O2 in sources and project)")
 	real = "in sources and project: build the folders of C or C++ code in DIR (default crates)"
 	p.add_argument("--sources", metavar="DIR", help=real)
-	p.add_argument(
-		"--jobs", type=positive, metavar="N", help="at once (default the processors; 2 to 512 in curve)"
-	)
+	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors; 2 to 512 in curve)")
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
 	numbers = ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items())
 	p.add_argument("--commands", type=positive, metavar="N", help="of %s" % numbers)

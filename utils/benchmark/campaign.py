@@ -1,4 +1,4 @@
-"""A campaign: all runs that were asked for, in an order that is fair, with their results in a record."""
+"""A campaign: all runs in a fair order, with their results in a record."""
 
 import os
 import time
@@ -22,7 +22,7 @@ class Step(NamedTuple):
 	scenario: Scenario
 	lane: Lane
 	repetition: int
-	version: int  # of the source that the step edits: the same for all lanes that are compared with each other
+	version: int  # of the edited source; lanes that are compared with each other have the same one
 	jobs: int  # how many at once; 0 is as many as there are processors
 
 	@property
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 	@property
 	def kind(self) -> Tuple[str, str, Lane]:
-		"""What it has in common with the same step of other repetitions."""
+		"""Equal for this step in all repetitions."""
 		return self.scenario.name, self.part, self.lane
 
 	@property
@@ -45,13 +45,13 @@ class Step(NamedTuple):
 		)
 
 	def line(self, part: str = "", **more: Any) -> Dict[str, Any]:
-		"""What the record says of it."""
+		"""The step as a line of the record."""
 		place = {"scenario": self.scenario.name, "part": part or self.part, "repetition": self.repetition}
 		return {**place, **self.lane.columns, **more}
 
 
 def rotated(items: Sequence[Item], turn: int) -> List[Item]:
-	"""The items in their order, beginning with another one each turn: nobody always runs first."""
+	"""The items in their order, beginning with another one each turn, so that none always runs first."""
 	turn = turn % len(items) if items else 0
 	return [*items[turn:], *items[:turn]]
 
@@ -97,7 +97,7 @@ def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int, jobs
 
 
 class Campaign:
-	"""What is done, on what, and what came of it."""
+	"""The steps, the workshop where they run, and the record of their results."""
 
 	def __init__(self, steps: Sequence[Step], workshop: Workshop, record: Record, progress: Progress) -> None:
 		self.steps = steps
@@ -165,6 +165,6 @@ def compile_once(project: Project, workshop: Workshop) -> None:
 
 
 def notes_of(steps: Sequence[Step]) -> Dict[str, str]:
-	"""What a reader must know of the contenders that take part."""
+	"""The notes on the contenders that take part."""
 	contenders = {step.lane.contender.name: step.lane.contender for step in steps}
 	return {name: contender.note for name, contender in contenders.items() if contender.note}

@@ -1,4 +1,4 @@
-"""A comparison: one size after the other, in rounds, all lanes in turn; what the ledger has is not done again."""
+"""A comparison: one size after the other, in rounds, all lanes in turn. Runs that the ledger has are not repeated."""
 
 import glob
 import os
@@ -22,7 +22,7 @@ from .workshop import Workshop
 
 MARK = "comparison"  # a file in the folder that a session works in, which names its ledger
 STOPPED = ("exit status 124:", "exit status 137:")  # how timeout ends when it has ended a command
-SHAKEN = 10  # tasks of a build that nobody measures, for whom tasks are idle
+SHAKEN = 10  # tasks of the build that warms up in idle work
 
 
 class Step(NamedTuple):
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 	@property
 	def kind(self) -> Tuple[Any, ...]:
-		"""What it has in common with the same step of other sizes and rounds."""
+		"""Equal for this step in all sizes and rounds."""
 		return (self.course.name, *self.lane.names)
 
 	@property
@@ -65,7 +65,7 @@ ORDER = (("idle",), ("full", "cold", "cold and warm"), ("noop",), ("onefile",))
 
 
 class Comparison:
-	"""What is to be done, where, and what is known already."""
+	"""The steps of a comparison, the folder where they run, and the state of the ledger."""
 
 	def __init__(
 		self, options: Dict[str, Any], lanes: Sequence[Lane], folder: str, writer: Writer, progress: Progress
@@ -85,7 +85,7 @@ class Comparison:
 		self.troubles: List[str] = []
 
 	def learn(self, ledger: Ledger) -> None:
-		"""Take what a ledger holds already."""
+		"""Take over the runs of a ledger."""
 		self.done = set(ledger.done())
 		for run in ledger.runs:
 			lane = (run["contender"], run["compiler"], run["interpreter"])
@@ -100,11 +100,11 @@ class Comparison:
 		sizes[tasks] = max(wall, sizes.get(tasks, 0.0))
 
 	def missing(self) -> List[Step]:
-		"""What is to be done."""
+		"""The steps that the ledger lacks."""
 		return [step for step in plan(self.options, self.lanes) if not self.is_done(step) and self.takes_part(step)]
 
 	def go(self) -> None:
-		"""Do all that is not done."""
+		"""Do all steps that are missing."""
 		steps = self.missing()
 		for tasks in self.options["tasks"]:
 			self.admit(tasks, [step for step in steps if step.tasks == tasks and self.takes_part(step)])
@@ -126,7 +126,7 @@ class Comparison:
 		return key_of(self.line(step, scenario))
 
 	def line(self, step: Step, scenario: str) -> Line:
-		"""What a run's line begins with."""
+		"""The fields that tell a run from others."""
 		place = {"work": self.options["work"], "scenario": scenario, "tasks": step.tasks, "round": step.round}
 		return {"kind": "run", **place, **step.lane.columns}
 
@@ -161,11 +161,11 @@ class Comparison:
 					self.take(step, ahead)
 		finally:
 			with INTERRUPTS.held():
-				# what was built stays until the very end: creating files just after deleting many is slow
+				# build folders stay until the very end: creating files just after deleting many is slow
 				self.troubles += self.workshop.close(keep=True)
 
 	def settings(self, tasks: int) -> Dict[str, Any]:
-		"""What a workshop wants to know."""
+		"""The settings of the workshop for a size."""
 		together = any(UNITY in lane.contender.abilities for lane in self.lanes)
 		settings = dict(self.options, cores=cores(), tasks=[tasks], commands={}, notes={}, real={}, together=together)
 		if self.options["work"] == COMPILE:
@@ -236,7 +236,7 @@ class Comparison:
 			self.progress.say(line)
 
 	def close(self) -> List[str]:
-		"""Delete what was built; what could not be ended, one line each."""
+		"""Delete all build folders, and return one line for each daemon that could not be ended."""
 		shutil.rmtree(self.folder, ignore_errors=True)
 		return self.troubles
 

@@ -1,5 +1,5 @@
 """
-The contenders: who builds, and how.
+The contenders: build systems, and the other programs that scenarios compare.
 
 To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder combines with.
 """
@@ -42,7 +42,7 @@ PATCHES = (
 	*("precedence", "files", "recursion", "finished", "more", "heap", "threads", "messages", "names", "rules"),
 	*("folders", "outputs", "database", "digests", "collector"),
 )
-"""Those of the tool large."""
+"""The patches of the tool large."""
 
 UNITED = ("--unity=on",)
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
@@ -72,8 +72,8 @@ class Waf(Builder):
 		"""
 		The tools are loaded in ``options``, and all commands have the environment.
 
-		``can`` names its abilities, where they are not those of all. ``options`` go to the command that builds, ``always``
-		to every command. Foreign tools are not ours.
+		``can`` replaces the abilities. ``options`` go to the command that builds, ``always`` to every command. Foreign
+		tools are not ours.
 		"""
 		self.tools = tools
 		self.abilities = frozenset(can) or self.abilities
@@ -114,7 +114,7 @@ class Waf(Builder):
 
 
 class ResidentWaf(Waf):
-	"""Waf with a resident process, which has answered for a build with nothing to do before."""
+	"""Waf with a resident process that has answered a build with nothing to do before."""
 
 	abilities = frozenset((REBUILD,))
 	note = "its resident process has seen a build with nothing to do before"
@@ -127,9 +127,9 @@ class ResidentWaf(Waf):
 		self.numbers: Dict[Any, int] = {}
 		self.pids: List[int] = []
 		self.expected = 0
-		"""So many builds its resident process must have answered for after the run."""
+		"""The number of builds that its resident process must have answered after the run."""
 		self.going = 0
-		"""So many runs that it had begun ahead must have gone on."""
+		"""The number of builds begun ahead that must have been continued after the run."""
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
 		if "WAFD_RUNTIME_DIR" in run.environment:
@@ -174,7 +174,7 @@ class ResidentWaf(Waf):
 		run.aside("settle", self.command(run))
 
 	def answers(self, run: "Run") -> int:
-		"""How many builds its resident processes have answered for."""
+		"""The number of builds that its resident processes have answered."""
 		return self.count(run, "answered")
 
 	def count(self, run: "Run", what: str) -> int:
@@ -199,7 +199,7 @@ class ResidentWaf(Waf):
 
 
 class Unstarted(ResidentWaf):
-	"""The same with a copy of our tools in which no build is begun ahead, for ``bench.py ablation``."""
+	"""Waf with a resident process that begins no build ahead, by a patched copy of our tools (for ``ablation``)."""
 
 	note = "with our tools but prestart.py and sketch.py, so that nothing is begun ahead"
 	part = "prestart"
@@ -224,7 +224,7 @@ class Unstarted(ResidentWaf):
 
 
 class ResidentTogether(ResidentWaf):
-	"""The same for the scenario that is about compiling many files at once."""
+	"""Waf with a resident process, for the scenario about files that are compiled together."""
 
 	abilities = frozenset((UNITY,))
 	note = "our unity with large and a resident process, idle when each edit is made"
@@ -316,7 +316,7 @@ class Make(Builder):
 
 
 class Xargs(Builder):
-	"""No build system: the compilers' commands one after the other, which is the least that a full build can take."""
+	"""No build system: only the compilers' commands, the least that a full build can take."""
 
 	program = "xargs"
 	note = "compiles only: no libraries, no dependencies, no order"
@@ -343,7 +343,7 @@ class Xargs(Builder):
 
 
 class Bare(Builder):
-	"""Less than any build system does: a program that starts the commands and waits for them, compiled here."""
+	"""A program in C that only starts the commands and waits for them."""
 
 	program = C_COMPILER
 	note = "a program of C that only spawns and waits: the least that starting each command anew takes"
@@ -447,7 +447,7 @@ BY_NAME = (
 	*("large+prefork", *("large-" + patch for patch in PATCHES), "prefork-plain", "prefork-refused"),
 	*("prefork-timeline", "prefork-recorded", "resident-without-prestart", *SYNCED),
 )
-"""Those that take part only where they are asked for: they tell nothing without others."""
+"""Contenders that take part only if they are named: they are variants of others."""
 
 DEFAULT = (
 	*("waf", "waf-nopool", "prefork", "resident", "resident-large", "waf-batched_cc", "waf-batch", "prefork-batch"),
@@ -472,16 +472,16 @@ class Contender(NamedTuple):
 
 	@property
 	def abilities(self) -> FrozenSet[str]:
-		"""What it can do; a cache has nothing to do with what runs no compiler."""
+		"""The scenarios that it can run; a cache makes no difference where no compiler runs."""
 		return self.builder.abilities & self.cache.abilities if self.cache else self.builder.abilities - {FAR, PRICE}
 
 	@property
 	def note(self) -> str:
-		"""What a reader of its numbers must know."""
+		"""A note for readers of its numbers."""
 		return self.builder.note or ("its cache is empty at first" if self.cache else "")
 
 	def missing(self) -> Optional[str]:
-		"""What this machine lacks for it."""
+		"""What this machine lacks for it, with the remedy; None if it can take part."""
 		far = missing_hosts() if FAR in self.abilities else None
 		return far or (self.cache.missing() if self.cache else None) or self.builder.missing()
 

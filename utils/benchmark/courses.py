@@ -1,5 +1,5 @@
 """
-What is done in one go in a comparison, and which scenarios that gives numbers for.
+A course is what a lane does in one go in a comparison. It gives numbers for one or two scenarios.
 
 Two kinds of work that are never mixed: *compile* builds a project of genbench's, *idle* runs tasks that only write an
 empty file, so that what is measured is the build system itself.
@@ -40,7 +40,7 @@ CONTENDERS = {
 	),
 	IDLE: ("waf", "prefork", "large", "large+prefork"),
 }
-"""Who takes part where nobody says so."""
+"""The default contenders."""
 
 LIBRARY = 50  # sources in each library of a project, where there are so many
 OWN, OTHERS = 15, 5  # headers of its own and of other libraries that each of them includes, if there are so many
@@ -55,7 +55,7 @@ def size_of(tasks: int) -> str:
 
 
 class LimitedRun(Run):
-	"""A run none of whose commands may take longer than a limit, and that tells as much of their memory as is known."""
+	"""A run whose commands have a limit of time. It also keeps the peak memory where daemons make it incomplete."""
 
 	@property
 	def limit(self) -> int:
@@ -66,7 +66,7 @@ class LimitedRun(Run):
 		return super().execute(limited)
 
 	def keep(self, reading: Reading) -> None:
-		"""Keep the memory also where a daemon runs the compilers, marked: the largest process may be one of those."""
+		"""Keep the peak memory, marked as partial if a daemon runs the compilers, which may be larger."""
 		super().keep(reading)
 		values = self.results[-1][1]
 		if "peak" not in values:
@@ -82,7 +82,7 @@ class Course(NamedTuple):
 
 
 def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]:
-	"""What a contender has to do for the scenarios that are wanted."""
+	"""The courses of a contender for these scenarios."""
 	if work == IDLE:
 		able = isinstance(one.builder, Waf) and not one.cache and set(wanted) & {"full", "noop"}
 		return [Course("idle", ("full", "noop"), (build_idle,))] if able else []
@@ -117,7 +117,7 @@ def build_cold_and_warm(run: Run) -> None:
 
 
 def check_all(run: Run) -> None:
-	"""See that nothing was left out: each source has its object or, where files are put together, its functions."""
+	"""Fail if something was left out: each source needs its object, or its functions if files are compiled together."""
 	if run.settings["together"]:
 		check_libraries(run)
 	if UNITY in run.lane.contender.abilities:
@@ -127,7 +127,7 @@ def check_all(run: Run) -> None:
 
 
 def check_libraries(run: Run) -> None:
-	"""See that all libraries are there, and define what those of who came first define."""
+	"""Fail unless all libraries are there, with the symbols of the first contender's."""
 	libraries = run.project.found(run.folder, ".a")
 	wanted = {os.path.dirname(source) for source in run.project.sources()}
 	if len(libraries) != len(wanted):
@@ -136,7 +136,7 @@ def check_libraries(run: Run) -> None:
 
 
 def check_edited(run: Run) -> None:
-	"""See that one object was made anew; where files are put together, it may be a few."""
+	"""Fail unless one object was made anew, or a few if files are compiled together."""
 	if UNITY not in run.lane.contender.abilities:
 		phases.check_new_objects(1)(run)
 	elif run.project.objects(run.folder) == run.before:

@@ -9,10 +9,10 @@ from .summary import Summary, paired_ratio, summarize
 MEASURES = (("wall", "time", "s"), ("processor", "processor", "s"), ("peak", "peak memory", "MiB"))
 """As a run has it, as it is called, and its unit. The first one is compared."""
 
-ENOUGH = 3  # runs of each, before it is said who is faster
+ENOUGH = 3  # runs of each that a verdict needs
 BASE, FASTER, SLOWER = "base", "faster", "slower"
 UNCLEAR, TOO_FEW, ALONE = "not distinguishable", "too few runs", ""
-PLAIN = {"cold": "full", "warm": "full"}  # where the base has no cache: what its build is to be compared with
+PLAIN = {"cold": "full", "warm": "full"}  # the scenario of the base if that has no cache
 FREE = ("repeat", "tasks", "contenders", "interpreters", "compilers", "scenarios", "baseline", "limit")
 """Options that may change from session to session: they say which runs there are, not what a run is."""
 
@@ -134,7 +134,7 @@ def rounds_of(runs: Sequence[Line], measure: str) -> Dict[Any, float]:
 
 
 def judge(runs: Sequence[Line], base: Sequence[Line], paired: Optional[float]) -> str:
-	"""What may be said of a lane against the base: nothing where their ranges overlap, or where there are few runs."""
+	"""The verdict on a lane against the base; there is none if their ranges overlap or the runs are too few."""
 	if not base or paired is None:
 		return ALONE
 	mine = [run["values"]["wall"] for run in runs]

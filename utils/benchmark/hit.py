@@ -34,7 +34,7 @@ MANY = 64  # commands that are on their way at once
 
 
 def measure(run: "Run", program: str, *args: str) -> Dict[str, float]:
-	"""Let a program of the project measure, and read its answer."""
+	"""Run a program of the project that measures, and read its answer."""
 	values = run.ask("hit", Command([os.path.join(run.root, program), *args], run.root, run.environment))
 	values["client"] = values["user"] + values["system"]
 	return values
@@ -47,7 +47,7 @@ class Single(Builder):
 	abilities = frozenset((HIT,))
 
 	def time_part(self, run: "Run", source: str) -> Dict[str, float]:
-		"""Let a source be compiled many times: what one of them took, in microseconds."""
+		"""Compile a source many times; the time of one compile, in microseconds."""
 		count = self.count(run)
 		os.makedirs(run.path(source))
 		argv = self.argv(run, source, os.path.join(run.folder, source, "{}.o"))
@@ -64,16 +64,15 @@ class Single(Builder):
 		return values
 
 	def count(self, run: "Run") -> int:
-		"""How many compiles are measured."""
 		wanted = run.settings["commands"]["hit"]
 		return wanted if run.cache else max(wanted // RARELY, 2)
 
 	def argv(self, run: "Run", source: str, target: str) -> List[str]:
-		"""The command of which one is measured."""
+		"""The command that is measured."""
 		return [*run.wrapped, run.lane.compiler.cxx, "-c", source, "-o", target]
 
 	def repeat(self, run: "Run", argv: List[str], first: int, count: int) -> Dict[str, float]:
-		"""Run so many commands one by one, with numbers in their arguments: what one of them took."""
+		"""Run ``count`` commands one by one, with numbers in their arguments; the time of one."""
 		argv = [shutil.which(argv[0]) or argv[0], *argv[1:]]
 		return measure(run, "spawn", "posix_spawn", "0", str(first), "0", str(count), "0", run.answer, *argv)
 
@@ -114,14 +113,14 @@ class Socket(Single):
 
 
 def socket_of(engine: Engine) -> str:
-	"""Where an engine of this tree's version listens."""
+	"""The socket of an engine of this tree's version."""
 	return os.path.join(engine.folder, "wafd-%s.sock" % version.VERSION)
 
 
 def write_frames(
 	path: str, environment: Dict[str, str], folder: str, argv: Sequence[str], numbers: Iterable[int]
 ) -> None:
-	"""Write a greeting and one cached command for each number, which stands in the place of ``{}`` in its arguments."""
+	"""Write a greeting, and a cached command for each number, which replaces ``{}`` in the arguments."""
 	session = os.urandom(protocol.SESSION_SIZE)
 	cwd = os.fsencode(folder)
 	pipe = protocol.PIPE

@@ -1,4 +1,4 @@
-"""Who takes part: contenders with their compilers and interpreters, and the versions of all of that."""
+"""Lanes: contenders with their compilers and interpreters, and the versions of all of these."""
 
 import argparse
 from typing import Collection, Dict, Iterable, List, Optional, Sequence, Tuple, Type
@@ -17,7 +17,7 @@ from .service import find_engine
 def sort_out(
 	reasons: Iterable[Tuple[Contender, Optional[str]]], asked: Collection[str]
 ) -> Tuple[List[Contender], List[Tuple[str, str]]]:
-	"""Who takes part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	"""The contenders that take part, and those that were not named and cannot, each with the reason."""
 	chosen, left_out = [], []
 	for one, reason in reasons:
 		if not reason:

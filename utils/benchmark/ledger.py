@@ -1,5 +1,5 @@
 """
-What has been measured, kept as JSON: the record of a campaign of ``bench.py``, and the ledger of ``compare.py``.
+Results, kept as JSON: the record of a campaign of ``bench.py``, and the ledger of ``compare.py``.
 
 The record is one object, written anew after each run::
 
@@ -27,8 +27,8 @@ The ledger has an object a line, on the disk before the next run begins::
     options = {kind, options}        those that count from here on
     finished = {kind}
 
-``took`` is what the whole step took, with its preparations, for estimates. Who was skipped takes part in no larger
-size; with ``again``, that is asked anew in the next session. A last line without its end was being written when the
+``took`` is the time of the whole step with its preparations, for estimates. A skipped contender takes part in no larger
+size; with ``again``, the next session tries it again. A last line without its end was being written when the
 comparison was killed: it is ignored, and cut off before the next one is written.
 """
 
@@ -43,7 +43,7 @@ FORMATS = {"bench.py": "waflib-extras-bench", "compare.py": "waflib-extras-compa
 VERSION = 1
 BEGINNING = b'{"format": "%s"' % FORMATS["compare.py"].encode()  # of each ledger, as keys are sorted
 IDENTITY = ("processor", "cores", "memory_gib", "kernel")
-"""What must be the same of two machines, beside the versions of all programs that both know."""
+"""Two machines must agree on these, and on the versions of all programs that both know."""
 
 Record = Dict[str, Any]
 Line = Dict[str, Any]
@@ -51,7 +51,6 @@ Key = Tuple[Any, ...]
 
 
 def read_bytes(path: str) -> bytes:
-	"""What a file holds."""
 	try:
 		with open(path, "rb") as f:
 			return f.read()
@@ -122,7 +121,7 @@ def read_record(path: str) -> Record:
 
 
 class Ledger(NamedTuple):
-	"""What a file says."""
+	"""The content of a ledger."""
 
 	path: str
 	options: Dict[str, Any]
@@ -132,7 +131,7 @@ class Ledger(NamedTuple):
 	notes: List[str]
 	is_finished: bool
 	folder: str
-	"""Where the last session worked; empty when it has cleaned up."""
+	"""The folder of the last session; empty if it has cleaned up."""
 	whole: int
 	"""Bytes of whole lines."""
 
@@ -148,12 +147,12 @@ class Ledger(NamedTuple):
 
 
 def key_of(run: Line) -> Key:
-	"""What tells a run from all others."""
+	"""The key of a run."""
 	return (*lane_of(run), run["scenario"], run["tasks"], run["round"])
 
 
 def lane_of(line: Line) -> Key:
-	"""Who ran."""
+	"""The lane of a line."""
 	return line["work"], line["contender"], line["compiler"], line["interpreter"]
 
 
@@ -201,7 +200,7 @@ def gather(path: str, lines: Sequence[Line], whole: int) -> Ledger:
 
 
 def differences(old: Dict[str, Any], new: Dict[str, Any]) -> str:
-	"""What is not the same in two sets of options, as a few words; empty where nothing is."""
+	"""The differences of two sets of options in a few words; empty if there are none."""
 	names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
 	return "; ".join("%s was %s and is %s" % (name, show(old.get(name)), show(new.get(name))) for name in names)
 
@@ -212,7 +211,7 @@ def show(value: Any) -> str:
 
 
 def unlike(one: Dict[str, Any], other: Dict[str, Any]) -> str:
-	"""What makes two machines different ones, as a few words; empty where nothing does."""
+	"""The differences of two machines in a few words; empty if there are none."""
 	found = ["%s %s and %s" % (name, one[name], other[name]) for name in IDENTITY if one[name] != other[name]]
 	mine, theirs = one["versions"], other["versions"]
 	for name in sorted(set(mine) & set(theirs)):
@@ -222,7 +221,7 @@ def unlike(one: Dict[str, Any], other: Dict[str, Any]) -> str:
 
 
 class Writer:
-	"""The end of a ledger: what it is given is on the disk when it returns, and nobody else writes there meanwhile."""
+	"""Appends to a ledger. A line is on the disk when ``write`` returns, and a lock keeps other programs out."""
 
 	def __init__(self, path: str) -> None:
 		self.path = path
@@ -239,7 +238,7 @@ class Writer:
 			) from None
 
 	def begin(self, options: Dict[str, Any]) -> Optional[Ledger]:
-		"""Begin a ledger; or find what there is in one that was begun, and cut off what is not whole."""
+		"""Begin a ledger, or return the content of one that was begun, with an incomplete last line cut off."""
 		if self.is_new():
 			self.file.truncate(0)
 			self.write(kind="header", format=FORMATS["compare.py"], version=VERSION, options=options)
@@ -249,7 +248,7 @@ class Writer:
 		return found
 
 	def is_new(self) -> bool:
-		"""Tell whether nothing is there, or no more than a part of the first line."""
+		"""Tell whether the file is empty, or has only a part of the first line."""
 		with open(self.path, "rb") as f:
 			data = f.readline()
 		return not data.endswith(b"\n") and data[: len(BEGINNING)] == BEGINNING[: len(data)]
@@ -268,10 +267,9 @@ class Writer:
 			raise Mistake("cannot write %s: %s: make room, and resume" % (self.path, e.strerror)) from None
 
 	def discard(self) -> None:
-		"""Leave no file behind that has nothing in it."""
+		"""Remove the file if it is empty."""
 		if not os.path.getsize(self.path):
 			os.unlink(self.path)
 
 	def close(self) -> None:
-		"""Let others write."""
 		self.file.close()

@@ -1,4 +1,4 @@
-"""What machine this is: a number without it says nothing."""
+"""Describes the machine, without which a number says nothing."""
 
 import os
 import platform
@@ -47,7 +47,7 @@ def memory_gib() -> Optional[float]:
 
 
 def memory_free() -> Optional[int]:
-	"""The MiB that can be had without swapping: what the machine has left, or a container may have at all."""
+	"""The free memory in MiB, without swapping, or less if a container has a limit."""
 	available = re.search(r"^MemAvailable:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
 	if not available:
 		return None

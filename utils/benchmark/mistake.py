@@ -1,4 +1,4 @@
-"""What goes wrong in a way that is foreseen: told in one line, never with a traceback."""
+"""Expected errors, which are reported in one line and never with a traceback."""
 
 from typing import List
 

@@ -39,12 +39,11 @@ class Package(NamedTuple):
 
 	@property
 	def sources(self) -> List[str]:
-		"""What is compiled."""
 		return [path for path in self.files if path.endswith(COMPILED[self.language])]
 
 	@property
 	def summary(self) -> str:
-		"""What a reader of the numbers must know."""
+		"""The origin and the number of files, for the report."""
 		return "%s (%d files)" % (self.origin, len(self.sources))
 
 	def copy(self, folder: str) -> None:
@@ -62,12 +61,12 @@ class Crate(NamedTuple):
 	name: str
 	version: str
 	inside: str  # where the sources are in the crate
-	folders: Sequence[str]  # those that are compiled
+	folders: Sequence[str]  # with the sources that are compiled
 	defines: Sequence[str]
 	language: str = "c"
 	includes: Sequence[str] = (".",)
 	headers: Sequence[str] = ()  # folders that hold nothing else
-	without: Optional[str] = None  # what is in the names of files that are left out
+	without: Optional[str] = None  # matches the names of files that are left out
 
 	@property
 	def title(self) -> str:

@@ -1,4 +1,4 @@
-"""Figures as one page of HTML that brings everything with it. Pure."""
+"""Figures as a page of HTML that needs no other file. Pure."""
 
 import os
 from html import escape
@@ -64,12 +64,12 @@ def load(name: str) -> str:
 
 
 def lanes_of(groups: Sequence[Group]) -> List[Who]:
-	"""All who ran, once."""
+	"""All lanes, once each."""
 	return list(dict.fromkeys(row.who for group in groups for row in group.rows))
 
 
 def summary(figures: Figures) -> str:
-	"""What stands here, in two sentences."""
+	"""The page in two sentences."""
 	runs = sum(row.spreads["wall"].count for group in figures.groups for row in group.rows)
 	machine = figures.ledger.machine
 	works = dict.fromkeys(about(group.work) for group in figures.groups)
@@ -103,7 +103,7 @@ def section(group: Group, styles: Dict[Who, Style]) -> str:
 
 
 def caption(group: Group, measure: str) -> str:
-	"""Who has no points in a plot, and why."""
+	"""The lanes that have no points in a plot, with the reason."""
 	lacking = dict.fromkeys(row.who.text for row in group.rows if measure in row.spreads and not is_drawn(row, measure))
 	if measure != "peak" or not lacking:
 		return ""

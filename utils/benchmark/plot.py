@@ -1,7 +1,7 @@
 """
 Curves as SVG, both axes logarithmic. Pure.
 
-In a page the colours are the page's, so that a plot is light or dark with it; a picture is a file that stands alone.
+A plot in a page has the page's colors, light or dark. A picture is a file of its own.
 """
 
 import math
@@ -98,7 +98,7 @@ PLOT = Frame(400, 300, 48, 12, 12, 40)
 
 
 class Style(NamedTuple):
-	"""How a lane is drawn: a colour for each contender, hollow and dashed for all interpreters but the first."""
+	"""How a lane is drawn: a color for each contender, hollow and dashed for all interpreters but the first."""
 
 	color: int
 	turn: int
@@ -137,12 +137,12 @@ def plot(group: Group, measure: str, unit: str, styles: Dict[Who, Style]) -> str
 
 
 def is_drawn(row: Row, measure: str) -> bool:
-	"""Tell whether a row has a point: half of a memory would mislead, where a daemon has the other half."""
+	"""Tell whether a row has a point. A peak without the processes of a daemon would mislead."""
 	return measure in row.spreads and row.spreads[measure].least > 0 and not (measure == "peak" and row.is_partial)
 
 
 def point(x: float, row: Row, measure: str, unit: str, ys: Scale) -> str:
-	"""One lane in one size, which says its numbers when it is pointed at."""
+	"""One lane in one size. Pointing at it shows its numbers."""
 	s = row.spreads[measure]
 	least, low, mid, high, most = (ys.place(v) for v in (s.least, s.low, s.median, s.high, s.most))
 	parts = ['<g class="point" tabindex="0" role="img" aria-label=%s>' % quoteattr(tip(row, s, unit, measure))]
@@ -154,7 +154,7 @@ def point(x: float, row: Row, measure: str, unit: str, ys: Scale) -> str:
 
 
 def tip(row: Row, s: Summary, unit: str, measure: str) -> str:
-	"""What a point says."""
+	"""The numbers of a point."""
 	lines = ["%s, %s tasks" % (row.who.text, "{:,}".format(row.tasks))]
 	lines.append("median %s %s of %d run%s" % (number(s.median), unit, s.count, "s" if s.count > 1 else ""))
 	if s.count > 1:

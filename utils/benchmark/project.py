@@ -26,7 +26,7 @@ Snapshot = Dict[str, "Stamp"]
 
 
 class Stamp(NamedTuple):
-	"""What tells a file that was written again from one that was not."""
+	"""Changes whenever a file is written again."""
 
 	mtime: int
 	inode: int
@@ -34,25 +34,25 @@ class Stamp(NamedTuple):
 
 
 class Answers(NamedTuple):
-	"""What a configure found, and who made it."""
+	"""The results of a configure, and the contender."""
 
 	who: str
 	texts: Dict[str, str]
 
 
 class Project:
-	"""A folder with one and the same project for every build system."""
+	"""A folder with the same project for every build system."""
 
 	def __init__(self, root: str, language: str = "") -> None:
 		self.root = root
 		self.language = language
-		"""What its compilers must compile, none where nothing is compiled."""
+		"""The language of its sources; empty if nothing is compiled."""
 		self.folders = 0
 		self.originals: Dict[str, str] = {}
 		self.answers: Optional[Answers] = None
-		"""What the first contender's configure found."""
+		"""The results of the first contender's configure."""
 		self.first: Optional[Tuple[str, Dict[str, str]]] = None
-		"""Who had objects compared first, and their digests by source."""
+		"""The first contender whose objects were compared, and their digests by source."""
 
 	@property
 	def commands(self) -> List[str]:
@@ -77,7 +77,7 @@ class Project:
 		return folder
 
 	def move_aside(self, folder: str) -> None:
-		"""Have a new folder in the place of one that stays until the end under another name."""
+		"""Rename a build folder, which stays until the end, and make a new one in its place."""
 		path = os.path.join(self.root, folder)
 		os.rename(path, path + "-before")
 		os.makedirs(path)
@@ -102,7 +102,7 @@ class Project:
 		return names
 
 	def compare(self, folder: str, name: str) -> Tuple[str, List[str]]:
-		"""Who was the first to have objects compared, and the sources whose objects differ from the first ones."""
+		"""The contender whose objects were compared first, and the sources whose objects differ from those."""
 		digests = {}
 		for path in self.objects(folder):
 			source = source_of(os.path.relpath(path, os.path.join(self.root, folder)))
@@ -110,7 +110,7 @@ class Project:
 		return self.compare_digests(digests, name)
 
 	def compare_digests(self, digests: Dict[str, str], name: str) -> Tuple[str, List[str]]:
-		"""The same with digests that are there already."""
+		"""Compare digests instead of files."""
 		self.first = self.first or (name, digests)
 		first, wanted = self.first
 		return first, sorted(source for source in {*digests, *wanted} if digests.get(source) != wanted.get(source))
@@ -202,7 +202,7 @@ def write_costly(root: str) -> Project:
 
 
 def write_nothing(root: str) -> Project:
-	"""Make the folder where servers live that nobody builds by."""
+	"""Make an empty folder, for servers and stores."""
 	os.makedirs(root)
 	return Project(root)
 
@@ -238,7 +238,7 @@ def compile_programs(root: str, names: Sequence[str], env: Dict[str, str]) -> No
 
 
 def write_configure(root: str, compiler: Compiler) -> Project:
-	"""Write the project of which only the configure matters, for Waf only; its one command warms a compiler up."""
+	"""Write the project that is only configured, by Waf alone. Its one command warms a compiler up."""
 	shutil.copytree(os.path.join(HERE, "projects", "configure"), root)
 	files = {"main.c": "int main(void) { return 0; }\n", "commands.txt": "%s -c main.c -o main.o\n" % compiler.cc}
 	write_files(root, files)

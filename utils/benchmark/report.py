@@ -1,4 +1,4 @@
-"""From a raw record to text: pure, so that ``bench.py show`` prints a year later what was printed then."""
+"""From a raw record to text. Pure, so that ``bench.py show`` prints the same a year later."""
 
 import itertools
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
@@ -15,7 +15,7 @@ Table = Tuple[Tuple[str, str, Optional[str]], List[Run]]  # scenario, part and c
 
 
 class Lane(NamedTuple):
-	"""Who ran: one row of a table."""
+	"""A contender with its interpreter: one row of a table."""
 
 	contender: str
 	interpreter: Optional[str]
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 def report(record: Record, bold: bool = False) -> str:
-	"""Everything there is to say about a record: its tables, what is missing in them, and the machine."""
+	"""The tables of a record, the reasons for what is missing, and the machine."""
 	parts = []
 	for scenario, tables in itertools.groupby(tables_of(record["runs"]), key=lambda table: table[0][0]):
 		several = list(tables)
@@ -66,7 +66,7 @@ def tables_of(runs: Iterable[Run]) -> List[Table]:
 
 
 def lanes_of(runs: Iterable[Run], measure: str) -> Dict[Lane, Dict[int, float]]:
-	"""What each lane measured, by repetition."""
+	"""The values of each lane, by repetition."""
 	lanes: Dict[Lane, Dict[int, float]] = {}
 	for run in runs:
 		value = run["values"].get(measure)
@@ -76,7 +76,7 @@ def lanes_of(runs: Iterable[Run], measure: str) -> Dict[Lane, Dict[int, float]]:
 
 
 def rank(lanes: Iterable[Lane], contenders: Sequence[str], interpreters: Sequence[str]) -> List[Lane]:
-	"""Order lanes as they were asked for: which one came first in a repetition is no property of theirs."""
+	"""Order lanes as they were asked for, not as they ran."""
 
 	def place(lane: Lane) -> Tuple[int, int]:
 		return position(contenders, lane.contender), position(interpreters, lane.interpreter)
@@ -85,7 +85,7 @@ def rank(lanes: Iterable[Lane], contenders: Sequence[str], interpreters: Sequenc
 
 
 def position(names: Sequence[str], name: Optional[str]) -> int:
-	"""Where a name stands in a list; after its end when it is not there."""
+	"""The place of a name in a list, or its end if it is not there."""
 	return names.index(name) if name in names else len(names)
 
 
@@ -210,7 +210,7 @@ def show_parts(record: Record, scenario: str, common: str, tables: Sequence[Tabl
 
 
 def legend(record: Record) -> str:
-	"""What the columns mean, and what is missing from the tables and why."""
+	"""The meaning of the columns, and the reasons for what is missing."""
 	lines = []
 	baselines = name_baselines(record)
 	if baselines:
@@ -239,7 +239,7 @@ def legend(record: Record) -> str:
 
 
 def name_baselines(record: Record) -> str:
-	"""What ratios refer to: one contender, or another one in some scenarios."""
+	"""The baselines: one contender, or one for each scenario."""
 	scenarios: Dict[str, List[str]] = {}
 	for scenario in dict.fromkeys(run["scenario"] for run in record["runs"]):
 		scenarios.setdefault(baseline_of(record, scenario) or "", []).append(scenario)
@@ -250,7 +250,7 @@ def name_baselines(record: Record) -> str:
 
 
 def describe(record: Record) -> List[str]:
-	"""What was measured, on which machine, with which programs."""
+	"""The settings, the machine and the versions."""
 	machine = record["machine"]
 	lines = [
 		"settings   %s" % describe_settings(record),
@@ -265,7 +265,7 @@ def describe(record: Record) -> List[str]:
 
 
 def describe_settings(record: Record) -> str:
-	"""What was built: as far as anything of the kind was."""
+	"""The settings that the scenarios of this record have used."""
 	settings = record["settings"]
 	words = [*describe_jobs(record), "%d repetitions" % settings["repeat"]]
 	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
@@ -281,7 +281,7 @@ def describe_settings(record: Record) -> str:
 
 
 def describe_jobs(record: Record) -> List[str]:
-	"""How many ran at once: as it was asked for, or else as each scenario has it."""
+	"""The numbers of jobs, as asked for or as each scenario has them."""
 	settings, scenarios = record["settings"], record["scenarios"]
 	if settings["jobs"]:
 		return ["-j%s" % settings["jobs"]]

@@ -32,22 +32,22 @@ class Lane(NamedTuple):
 
 	@property
 	def text(self) -> str:
-		"""The same in a few words."""
+		"""Its names in a few words."""
 		return " ".join(filter(None, self.names))
 
 	@property
 	def columns(self) -> Dict[str, Optional[str]]:
-		"""The same as a record has it."""
+		"""Its names as a record has them."""
 		return dict(zip(("contender", "compiler", "interpreter"), (name or None for name in self.names)))
 
 	@property
 	def label(self) -> str:
-		"""Its name in the name of a file; earlier engines knew no commands that name an ``@``."""
+		"""Its name as a part of file names. It has no ``@``, which earlier engines refused in commands."""
 		return "-".join(filter(None, self.names)).replace("/", "_").replace("@", "_")
 
 
 class Run:
-	"""What the phases of a scenario work on: where they are, and what they have measured."""
+	"""The state that the phases of a scenario work on: the folder, and the results so far."""
 
 	def __init__(self, lane: Lane, project: Project, workshop: Workshop, jobs: int, version: int) -> None:
 		self.lane = lane
@@ -69,12 +69,11 @@ class Run:
 
 	@property
 	def settings(self) -> Dict[str, Any]:
-		"""What was asked for."""
 		return self.workshop.settings
 
 	@property
 	def wrapped(self) -> List[str]:
-		"""What goes before a compiler in its command line."""
+		"""The wrapper before a compiler in its command line."""
 		cache = self.lane.contender.cache
 		return [cache.find() or cache.program] if cache and cache.wraps else []
 
@@ -114,7 +113,7 @@ class Run:
 		return env
 
 	def daemons(self) -> List[int]:
-		"""The processes beside the command's own whose work counts as this lane's."""
+		"""The daemons whose work counts for this lane."""
 		pids = self.lane.contender.builder.daemons()
 		if self.engine:
 			pids += self.engine.pids()
@@ -136,7 +135,7 @@ class Run:
 		return self.path("answer.json")
 
 	def ask(self, name: str, command: Command) -> Dict[str, float]:
-		"""Let a program measure, and read its answer."""
+		"""Run a program that measures, and read its answer."""
 		self.aside(name, command)
 		with open(self.answer, encoding="utf-8") as f:
 			return json.load(f)
@@ -180,7 +179,7 @@ class Run:
 		self.lane.contender.builder.prepare(self)
 
 	def go(self, phases: Sequence[Callable[["Run"], None]]) -> List[Tuple[str, Dict[str, float]]]:
-		"""Go through phases, and see that it was done as it should be; what they have measured."""
+		"""Go through phases, check that the contender worked as it should, and return the results."""
 		for phase in phases:
 			phase(self)
 		self.lane.contender.builder.check(self)

@@ -1,5 +1,5 @@
 """
-The scenarios: what is measured, each a sequence of phases.
+The scenarios. Each is a sequence of phases.
 
 To add one, add a row to SCENARIOS, and to ``phases`` those that are not there yet.
 """
@@ -28,7 +28,7 @@ SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("sy
 
 
 class Scenario(NamedTuple):
-	"""Something to measure: for whom, on which project, in which steps."""
+	"""One thing to measure: the ability that it needs, its project and its phases."""
 
 	name: str
 	title: str
@@ -37,10 +37,10 @@ class Scenario(NamedTuple):
 	project: str = workshop.GENERATED
 	measures: Measures = TIMES  # the first one is compared
 	jobs: Sequence[int] = ()  # how many at once, where the machine's processors do not decide that: a part for each
-	counts: str = "commands"  # what it has so many of
-	note: str = ""  # what a reader of its numbers must know
-	against: str = ""  # the measure that others are drawn against
-	drawn: Sequence[str] = ()  # those others, where it is not the first one only
+	counts: str = "commands"  # the things that ``--commands`` counts
+	note: str = ""  # for readers of its numbers
+	against: str = ""  # the measure on the horizontal axis of its picture
+	drawn: Sequence[str] = ()  # the measures on the vertical axes; the first one if empty
 	rows: Sequence[str] = ()  # its parts, where they are compared with the first of them, in the order of the table
 
 	is_across: bool = False  # its parts have units of their own: a row for each of them, a column for each contender
@@ -61,23 +61,23 @@ class Scenario(NamedTuple):
 		return self.project == workshop.SLEEPS
 
 	def points(self, wanted: Optional[int]) -> Sequence[int]:
-		"""How many at once, one after the other, where this is asked for; 0 is as many as there are processors."""
+		"""The numbers of jobs, one after the other; 0 stands for the number of processors."""
 		return (wanted,) if wanted else self.jobs or (0,)
 
 	def part(self, jobs: int) -> str:
-		"""What tells runs with so many at once from others."""
+		"""The part's name, which has the number of jobs if there are several."""
 		return "-j%d" % jobs if len(self.jobs) > 1 else ""
 
 	def commands(self, settings: Dict[str, Any], jobs: int) -> int:
-		"""Of how many commands its project is made, if it is."""
+		"""The number of commands of its project, if it consists of commands."""
 		return settings["commands"][self.name] * jobs if self.is_per_slot else 0
 
 	def language(self, wanted: str) -> str:
-		"""What a compiler must be able to compile, where this is asked for."""
+		"""The language that its compilers must know."""
 		return workshop.COMPILED[self.project] or wanted
 
 
-# ---- the table of them: what leaves the tree as it is comes before what changes it
+# ---- the table; scenarios that edit sources come after those that do not
 
 SCENARIOS = {
 	scenario.name: scenario
@@ -285,5 +285,5 @@ COMMANDS = {
 	"crowd": 20000,
 	"stores": 100000,
 }
-"""How many there are in a scenario, where nobody says so; in ``curve`` for each slot."""
-PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds
+"""The defaults of ``--commands``; in ``curve`` for each slot."""
+PARENTS = (10, 100, 1000)  # MiB that the process holds that starts programs

@@ -92,7 +92,7 @@ class Server:
 
 	@classmethod
 	def missing(cls) -> Optional[str]:
-		"""What this machine lacks for it."""
+		"""What this machine lacks for it, with the remedy; None if it is here."""
 		return None if cls.find() else "%s is not installed" % cls.program
 
 	def argv(self) -> List[str]:
@@ -101,11 +101,11 @@ class Server:
 
 	@property
 	def token(self) -> str:
-		"""What it wants of its clients, if it wants any."""
+		"""The token that it wants of its clients; empty without one."""
 		return ""
 
 	def variables(self) -> Dict[str, str]:
-		"""What is added to its environment."""
+		"""The variables that are added to its environment."""
 		return {}
 
 	def await_listening(self) -> None:
@@ -133,7 +133,7 @@ class Server:
 
 
 class WafdServe(Server):
-	"""Ours."""
+	"""Our server."""
 
 	program = "wafd"
 
@@ -151,7 +151,7 @@ class WafdServe(Server):
 
 	@property
 	def token(self) -> str:
-		"""Without one it listens on loopback only, where anybody may do anything."""
+		"""It needs one only if it listens on more than loopback."""
 		return TOKEN if self.host else ""
 
 	def variables(self) -> Dict[str, str]:
@@ -177,7 +177,7 @@ class RedisFile(Redis):
 
 
 class Nginx(Server):
-	"""nginx with its WebDAV module; what comes in and what is kept are on the same disk."""
+	"""nginx with its WebDAV module. Uploads and files are on the same disk."""
 
 	program = "nginx"
 	tells_version = "-v"
@@ -189,7 +189,7 @@ class Nginx(Server):
 	def argv(self) -> List[str]:
 		os.makedirs(os.path.join(self.folder, "files"))
 		settings = os.path.join(self.folder, "nginx.conf")
-		# root's workers would be somebody else, who cannot enter our folders
+		# started by root, its workers would be another user, who cannot enter our folders
 		names = {"folder": self.folder, "address": self.address, "port": self.port}
 		with open(settings, "w", encoding="utf-8") as f:
 			f.write(NGINX % dict(names, user="user root;" if os.geteuid() == 0 else ""))
@@ -206,7 +206,7 @@ class Sccache(Server):
 
 	@property
 	def environment(self) -> Dict[str, str]:
-		"""What leads sccache's clients to it."""
+		"""The variables with which sccache's clients find it."""
 		return {
 			"SCCACHE_DIR": os.path.dirname(self.folder),
 			"SCCACHE_CONF": os.path.join(self.folder, "none"),
@@ -223,7 +223,7 @@ class Sccache(Server):
 
 
 def free_port() -> int:
-	"""A port of this machine that nobody has."""
+	"""A free port of this machine."""
 	with socket.socket() as s:
 		s.bind((LOOPBACK, 0))
 		return s.getsockname()[1]

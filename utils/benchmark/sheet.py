@@ -18,12 +18,12 @@ LEGEND = (
 
 
 def heading(group: Group) -> str:
-	"""What a group is about."""
+	"""The heading of a group."""
 	return "%s: %s" % (group.title, TITLES[group.scenario])
 
 
 def about(work: str) -> str:
-	"""What a kind of work consists of."""
+	"""A kind of work in one sentence."""
 	text = WORKS[work]
 	return "%s work: %s" % (work, text % LIBRARY if "%" in text else text)
 

@@ -11,13 +11,13 @@ from .mistake import Mistake
 from .package import Package
 from .project import HERE, Project, write_files
 
-FOLDER = "packages"  # where they are copied to: nothing of theirs is in the way of our own files
+FOLDER = "packages"  # the folder of the copies, so that no file of theirs hides one of ours
 TEMPLATES = os.path.join(HERE, "projects", "sources")
 FLAGS = {"c": "-O2", "c++": "-O2 -std=c++17"}
 
 
 class Dialect(NamedTuple):
-	"""How the build systems call a language."""
+	"""The names that build systems have for a language."""
 
 	name: str  # ninja's variable and rule, and the end of Waf's tool
 	variable: str  # make's
@@ -64,7 +64,7 @@ def folder_of(package: Package) -> str:
 
 
 def sources_of(package: Package) -> List[str]:
-	"""What is compiled of a package."""
+	"""The sources of a package."""
 	return [os.path.join(folder_of(package), source) for source in package.sources]
 
 
@@ -79,7 +79,7 @@ def includes_of(package: Package) -> List[str]:
 
 
 def describe(packages: Sequence[Package], flags: Sequence[str]) -> Dict[str, object]:
-	"""What the wscript reads."""
+	"""The data of ``packages.json``, which the wscript reads."""
 	described = [
 		{"name": one.name, "includes": includes_of(one), "sources": sources_of(one), "defines": one.defines}
 		for one in packages

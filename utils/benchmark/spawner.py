@@ -26,7 +26,7 @@ POOL = "always with two pipes: what needs none does not go to Waf's pool"
 
 
 class Spawner(Builder):
-	"""A way that C has."""
+	"""A way to start programs in C."""
 
 	program = C_COMPILER
 	abilities = frozenset((SPAWN,))
@@ -37,9 +37,10 @@ class Spawner(Builder):
 		self.note = note
 
 	def spawn(self, run: "Run", parent: int) -> Dict[str, float]:
-		"""Start many programs from a parent of so many MiB: what one of them took, in microseconds."""
+		"""Start many programs from a parent that holds ``parent`` MiB; the time of one start, in microseconds."""
 		values = self.start(run, parent, run.settings["commands"]["spawn"])
-		return {**{name: values[name] for name in ("wall", "user", "system")}, "processor": values["user"] + values["system"]}
+		user, system = values["user"], values["system"]
+		return {"wall": values["wall"], "user": user, "system": system, "processor": user + system}
 
 	def start(self, run: "Run", parent: int, count: int) -> Dict[str, float]:
 		"""Let the parent work, and read its answer."""
@@ -58,7 +59,7 @@ class Spawner(Builder):
 
 
 class PythonSpawner(Spawner):
-	"""A way that Python has."""
+	"""A way to start programs in Python."""
 
 	runs_python = True
 
@@ -124,7 +125,7 @@ class ParkedSpawner(EngineSpawner):
 
 
 def status_of(run: "Run") -> Status:
-	"""What the run's engine says of itself."""
+	"""The status of the run's engine."""
 	status = run.engine.status() if run.engine else None
 	if not status:
 		raise Failed("no engine runs")
@@ -132,7 +133,7 @@ def status_of(run: "Run") -> Status:
 
 
 def program_of(status: Status, path: str) -> Optional[Dict[str, Any]]:
-	"""What an engine says of a program."""
+	"""The status of a program in an engine."""
 	programs = status["parking"]["programs"]
 	return next((program for program in programs if program["path"] == os.path.realpath(path)), None)
 

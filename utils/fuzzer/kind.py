@@ -1,5 +1,5 @@
 """
-What a kind of commands beyond plain compiles is: the files that it adds to a project, edits of them, and its commands.
+A kind of commands beyond plain compiles: the files that it adds to a project, edits of them, and its commands.
 
 Knows nothing of how commands are run.
 """
@@ -32,7 +32,7 @@ class Special(NamedTuple):
 	env: Dict[str, str]
 	checkout: str
 	options: Tuple[str, ...] = ()  # of the wrapper
-	is_new: bool = False  # nothing may answer it from what was run before
+	is_new: bool = False  # the cache must not answer it
 	folder: str = "."
 
 	def argv(self, root: pathlib.Path) -> List[str]:
@@ -58,7 +58,7 @@ class Kind:
 
 	@property
 	def edits(self) -> List[Callable[[Project], str]]:
-		"""What may happen to these files; each says what it did."""
+		"""Edits of these files. Each returns what it did."""
 		return []
 
 	def draw(self) -> Special:
@@ -66,7 +66,7 @@ class Kind:
 		raise NotImplementedError
 
 	def choose(self) -> Special:
-		"""Often the one before, or that with something else: otherwise nothing would ever be asked for twice."""
+		"""Often the one before, perhaps with one change: otherwise the cache would never have a hit."""
 		chance = self.rng.random()
 		if self.before is None or chance < 0.15:
 			self.before = self.draw()

@@ -13,7 +13,7 @@ class Stuck(Exception):
 
 
 def wait(child: "subprocess.Popen[bytes]", is_cached: bool) -> Tuple[bytes, bytes]:
-	"""What a command says; it is killed when that takes too long."""
+	"""The output of a command, which is killed if it takes too long."""
 	try:
 		return child.communicate(timeout=PATIENCE)
 	except subprocess.TimeoutExpired:

@@ -34,7 +34,7 @@ class Builder(NamedTuple):
 		return "unity" not in self.style
 
 	def variables(self, scene: Scene) -> Dict[str, str]:
-		"""What the build has in its environment besides."""
+		"""The variables that the build has in addition."""
 		found = dict(self.settings)
 		if self.store == "own":
 			found["WAFCC_DIR"] = str(scene.store)
@@ -45,7 +45,7 @@ class Builder(NamedTuple):
 		return found
 
 	def prepare(self, scene: Scene, project: Project) -> None:
-		"""Write what the build reads besides the project's own files."""
+		"""Write the build files of ninja."""
 		if self.system == "ninja":
 			words = [] if self.style == "links" else scene.with_wrapper([scene.tools.wafcc])
 			linker = [*words, "run", "--"] if words and "WAFCC_FACTS" in self.settings else []
@@ -91,7 +91,7 @@ def choose_builder(rng: random.Random, systems: List[str]) -> Builder:
 
 
 class Configured:
-	"""What `configure` of Waf has left, by its tools: it is the same for every project with the same flags."""
+	"""The files that `configure` of Waf has left, by tools and project, so that it runs once for each."""
 
 	def __init__(self, folder: pathlib.Path) -> None:
 		self.folder = folder

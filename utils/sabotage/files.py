@@ -125,7 +125,7 @@ class Damage(Intrusion):
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		"""Nothing of ours removes a folder that it has not made: whoever has put it there has to."""
+		"""Remove folders that we have put in the place of files. Our programs do not remove them."""
 		for path in self.damaged:
 			if path.is_dir() and not path.is_symlink():
 				remove(path)
@@ -149,7 +149,7 @@ class DamagedRuntime(Damage):
 	group = place = "runtime"
 
 	def may(self, path: pathlib.Path) -> bool:
-		"""Who writes into a library that programs have in their memory ends these, whosever library that is."""
+		"""A library that programs have mapped is not written into, because that ends any program."""
 		return not (path.name.endswith(".so") and self.way in ("truncate", "scribble"))
 
 
@@ -214,7 +214,7 @@ class GoneFolder(Intrusion):
 
 
 def ignore_odd(folder: str, names: List[str]) -> List[str]:
-	"""What cannot be copied."""
+	"""The names of files that cannot be copied."""
 	return [name for name in names if stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) not in COPIED]
 
 

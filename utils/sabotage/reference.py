@@ -1,4 +1,4 @@
-"""Plain builds, and how what a trial has made is held against them."""
+"""Plain builds, and the comparison of trials with them."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from .builders import Builder
 from .project import OUT, Project, State, remove_outputs
 from .scene import Scene
 
-# what the build systems keep for themselves
+# files of the build systems themselves
 KEPT = (".ninja_log", ".ninja_deps", ".ninja_lock", "config.log", ".unity-plans", ".unity-facts")
 PATIENCE = 120  # seconds for a plain build, which nothing disturbs
 PREFIXES = (".wafpickle", ".lock-waf", ".large-", "unity-", ".unity")
@@ -24,7 +24,7 @@ Made = Dict[str, Tuple[str, int]]
 
 
 class Reference(NamedTuple):
-	"""What a plain build of one state leaves."""
+	"""The results of a plain build of one state."""
 
 	status: int
 	files: Made  # by path below the build folder: digest and mode
@@ -109,7 +109,7 @@ def run_program(scene: Scene) -> str:
 
 
 def compare(scene: Scene, builder: Builder, wanted: Reference, umask: Optional[int]) -> List[str]:
-	"""In what the files of a build differ from those of a plain one."""
+	"""The differences between the files of a build and those of a plain one."""
 	troubles = []
 	said = run_program(scene)
 	is_executable = umask is None or not umask & 0o100

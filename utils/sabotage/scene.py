@@ -21,14 +21,14 @@ from .processes import Process, describe, kill, list_processes, look_at, wait_un
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CLONE_NEWNS = 0x20000
-LEAVE = 4  # seconds after which what nobody needs ends by itself
+LEAVE = 4  # seconds after which idle daemons of ours end
 ORPHANS = 12.0  # seconds that processes of ours have to end; more than LEAVE, as not all can be reached
 ANSWER = 20.0  # seconds that `wafd stop` and its like may take
-OTHER_USER = 50000  # none has this number, so that what counts per user counts ours alone
+OTHER_USER = 50000  # no real user has this number, so limits per user count our processes alone
 WAF = "from waflib_extras import launcher\nlauncher.main()\n"
 BETWEEN_LINKERS = re.compile(r"/cc\w{6}\.(cdtor\.[co]|res|ld|le)$")
 
-# that the system may refuse; the order is part of what a seed draws
+# calls that the system may refuse; seeds depend on their order
 CALLS = """
 access accept4 bind capget chmod clock_gettime clone clone3 close_range connect copy_file_range dup3 epoll_create1
 epoll_ctl epoll_pwait epoll_wait eventfd2 execveat faccessat faccessat2 fadvise64 fallocate fchdir fchmod fchmodat
@@ -50,7 +50,7 @@ class Tools:
 
 	def __init__(self, root: pathlib.Path, wafd: str, wafcc: str) -> None:
 		self.root = root
-		# copies: nobody builds others while we run, and other users can reach them
+		# copies, which no build replaces meanwhile, and which other users can reach
 		root.chmod(0o755)
 		programs = root / "bin"
 		programs.mkdir()
@@ -83,7 +83,7 @@ class Tools:
 
 
 def own_mounts() -> bool:
-	"""Have mounts of our own, which end with us and are seen by nobody else; tell whether the system lets us."""
+	"""Enter a mount namespace of our own; tell whether that is possible."""
 	try:
 		if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
 			return False
@@ -117,7 +117,7 @@ class Scene:
 			path.mkdir(mode=0o700)
 
 	def clean_environ(self) -> Dict[str, str]:
-		"""What a plain build has."""
+		"""The environment of a plain build."""
 		return {
 			"PATH": os.environ.get("PATH", os.defpath),
 			"HOME": str(self.home),
@@ -141,7 +141,7 @@ class Scene:
 		}
 
 	def give_away(self) -> None:
-		"""Let all of it belong to the user whom a fault asks for, who runs everything from now on."""
+		"""Give the folder to the user that a fault asks for, who runs everything from now on."""
 		if self.wants_user is None:
 			return
 		user = self.wants_user
@@ -160,7 +160,7 @@ class Scene:
 		return [*self.wrapper, *argv]
 
 	def start(self, argv: List[str], environ: Dict[str, str], log: pathlib.Path) -> "subprocess.Popen[bytes]":
-		"""A build in a session of its own; what it says goes into a file, so that no pipe has to be waited for."""
+		"""Start a build in a session of its own. Its output goes into a file, so that we wait for no pipe."""
 		with open(str(log), "wb") as file:
 			return subprocess.Popen(
 				argv,
@@ -201,7 +201,7 @@ class Scene:
 		return [self.runtime, *(path for path in self.runtime.glob("[0-9a-f]" * 16) if path.is_dir())]
 
 	def stop_engines(self) -> List[str]:
-		"""End what runs, as users would; what then is left is a trouble."""
+		"""End the engines as users do; processes that are left are a trouble."""
 		if self.processes():
 			if "resident" in self.variables.get("TRIAL_TOOLS", ""):
 				self.ask(sys.executable, str(self.tools.script), "--resident-stop-all")

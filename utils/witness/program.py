@@ -1,5 +1,5 @@
 """
-Random programs: which actions, in which programs that start each other. Pure: the same draws make the same program.
+Random programs that start each other, and their actions. Pure: the same seed makes the same program.
 """
 
 import random

@@ -104,17 +104,17 @@ class Workshop:
 				must(cc(self.made, *BARE, *self.defines, *words, "-nostdlib", "bare.c", "-o", str(self.fresh(flavour))))
 
 	def fresh(self, flavour: str) -> pathlib.Path:
-		"""What ran before may still be busy."""
+		"""A path for a new program; the old one is removed, because it may still be running."""
 		path = self.bin / flavour
 		if path.exists():
 			path.unlink()
 		return path
 
 	def prepare_yard(self, scripts: Dict[str, str]) -> None:
-		"""As every program finds it."""
-		while self.yard.exists():  # a child that nobody waits for may still remove files of it
+		"""Restore the folder in which every program starts."""
+		while self.yard.exists():  # an orphaned process may still write there
 			shutil.rmtree(self.yard, ignore_errors=True)
-		for path in self.root.glob("new*"):  # what programs have made beside it
+		for path in self.root.glob("new*"):  # files that programs have made beside it
 			shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 		for name in ("dir/sub", "lib"):
 			(self.yard / name).mkdir(parents=True)

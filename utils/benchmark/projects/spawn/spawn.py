@@ -1,5 +1,7 @@
 """
-Measures what starting a program costs from Python: ``spawn.py WAY PIPED FIRST WARM COUNT MIB RESULT PROGRAM [DAEMON...]``.
+Measures what starting a program costs from Python.
+
+	spawn.py WAY PIPED FIRST WARM COUNT MIB RESULT PROGRAM [DAEMON...]
 
 It is ``spawn.c`` for the ways that Python has, with the same arguments (FIRST is not used) and the same answer without
 ``p99``. The process numbers of daemons that do a part of the work may follow. What these and their children use counts,
@@ -20,7 +22,7 @@ PIPE = subprocess.PIPE
 
 
 def by_subprocess():
-	"""Python's own module, as anybody would call it."""
+	"""Python's own module."""
 
 	def start(program, piped):
 		if not piped:
@@ -48,7 +50,7 @@ def by_waf():
 
 
 def by_prefork():
-	"""The same function when our tool has taken its place."""
+	"""Our tool, which has replaced Waf's function."""
 	from waflib_extras import prefork
 
 	prefork.install()
