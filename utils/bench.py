@@ -32,7 +32,7 @@ HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and th
 
 
 def main(argv: Sequence[str]) -> int:
-	"""Do what the command line says; the exit status."""
+	"""Do what the command line says, and return the exit status."""
 	return arguments.answer("bench.py", run, argv)
 
 
@@ -157,7 +157,6 @@ def is_compared(step: Step, pairs: Sequence[Dict[str, Any]]) -> bool:
 def lanes_for_scenarios(
 	options: argparse.Namespace, contenders: Sequence[Contender], scenarios: Sequence[Scenario], workshop: Workshop
 ) -> List[Lane]:
-	"""All combinations that scenarios need."""
 	languages = {scenario.language(options.language) for scenario in scenarios if scenario.compiles}
 	return lanes_of(options, contenders, languages, workshop.path, workshop.environment)
 

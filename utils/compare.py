@@ -54,7 +54,7 @@ SETTINGS = ("work", "scenarios", "tasks", "repeat", "compilers", "language", "we
 
 
 def main(argv: Sequence[str]) -> int:
-	"""Do what the command line says; the exit status."""
+	"""Do what the command line says, and return the exit status."""
 	return answer("compare.py", run, argv)
 
 
@@ -66,7 +66,6 @@ def run(argv: Sequence[str]) -> int:
 
 
 def parser() -> Parser:
-	"""The options of a comparison."""
 	p = Parser("compare.py", DESCRIPTION, EXAMPLES)
 	works = "compile: small sources of C or C++; idle: tasks that do next to nothing (default compile)"
 	p.add_argument("--work", choices=tuple(courses.WORKS), default=courses.COMPILE, help=works)
@@ -205,7 +204,6 @@ def choose_interpreters(
 
 
 def takes_part(options: argparse.Namespace, lane: Lane) -> bool:
-	"""Tell whether a lane has anything to do."""
 	return bool(courses.courses_of(options.work, options.scenarios, lane.contender))
 
 
@@ -223,7 +221,7 @@ def settle(options: argparse.Namespace, chosen: Sequence[Contender]) -> Dict[str
 def resume(
 	comparison: Comparison, found: Ledger, machine: Dict[str, Any], options: argparse.Namespace, env: Dict[str, str]
 ) -> None:
-	"""Go on with a ledger, if that is the same comparison on the same machine."""
+	"""Continue a ledger, if it is of the same comparison on the same machine."""
 	writer = comparison.writer
 	changed = differences(found.options, comparison.options)
 	if changed and not options.anyway:
@@ -253,7 +251,6 @@ def present(found: Ledger, html: Optional[str]) -> None:
 
 
 def show(argv: Sequence[str]) -> int:
-	"""Show a ledger again."""
 	p = Parser("compare.py show", "Show what was measured.")
 	p.add_argument("file", metavar="FILE.jsonl")
 	p.add_argument("--html", metavar="FILE", help=HTML)

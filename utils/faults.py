@@ -48,7 +48,6 @@ def find_ours(name: str, folder: Optional[str]) -> str:
 
 
 def find_systems(named: Optional[str]) -> List[str]:
-	"""The build systems that take part."""
 	wanted = named.split(",") if named else list(SYSTEMS)
 	unknown = [name for name in wanted if name not in SYSTEMS]
 	if unknown:
@@ -73,7 +72,6 @@ def obstacle(system: str) -> str:
 
 
 def report(result: Result, again: str, kept: Optional[pathlib.Path]) -> str:
-	"""All that is known of a trial that had trouble."""
 	lines = ["trial %d: %s; %s; %s" % (result.number, ", ".join(result.kinds), result.builder, result.state)]
 	lines += ["  %s" % note for note in result.notes]
 	for trouble in result.troubles:
@@ -132,7 +130,6 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path]) -> int:
-	"""All trials; the exit status."""
 	programs = [find_ours(name, options.programs) for name in ("wafd", "wafcc")]
 	systems = find_systems(options.systems)
 	tools = Tools(root, *programs)

@@ -110,7 +110,6 @@ def tell(campaign: Campaign, seed: int, options: argparse.Namespace) -> Dict[str
 
 
 def say_all(campaign: Campaign, seed: int, options: argparse.Namespace) -> None:
-	"""Print the results."""
 	again = "--singles --only %d" if options.singles else "--seed %d --only %%d" % seed
 	for kind, result in campaign.misses.items():
 		count = campaign.counts[kind]

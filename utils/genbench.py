@@ -103,7 +103,6 @@ def command_line() -> Parser:
 
 
 def planned(arguments: argparse.Namespace) -> Project:
-	"""The project that a command line asks for."""
 	given = dict(vars(arguments))
 	for other in ("root", "force", "quiet"):
 		del given[other]

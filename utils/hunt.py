@@ -50,7 +50,6 @@ def find_built(name: str) -> Optional[str]:
 
 
 def need_waflib() -> None:
-	"""Fail if this Python has no waflib."""
 	try:
 		import waflib  # noqa: F401
 	except ImportError:

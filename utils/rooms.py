@@ -67,11 +67,9 @@ class House(NamedTuple):
 	lines: Dict[str, int]
 
 	def floor_of(self, room: str) -> int:
-		"""The number of a room's floor, or -1."""
 		return next((number for number, rooms in enumerate(self.floors) if room in rooms), -1)
 
 	def find_homeless(self) -> List[str]:
-		"""Rooms that are on no floor."""
 		return sorted(room for room in self.lines if self.floor_of(room) < 0)
 
 	def find_empty(self) -> List[str]:
@@ -100,7 +98,6 @@ def read_python(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
 
 
 def list_modules(node: ast.AST, package: List[str]) -> Iterator[str]:
-	"""The rooms that a statement imports from."""
 	if isinstance(node, ast.Import):
 		names = [alias.name.split(".") for alias in node.names]
 	elif isinstance(node, ast.ImportFrom):

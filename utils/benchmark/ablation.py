@@ -51,7 +51,6 @@ PARTS = {
 
 
 def pairs_of(part: str) -> List[Pair]:
-	"""The pairs of contenders that judge a part."""
 	found = PARTS[part]
 	if not found.is_engine:
 		return [(scenario, name, "%s-%s%s" % (name, WITHOUT, part)) for scenario, name in found.measured]
@@ -68,7 +67,6 @@ def settings_of(parts: Sequence[str]) -> List[Dict[str, Any]]:
 
 
 def contenders_of(parts: Sequence[str]) -> List[str]:
-	"""The contenders; those with all parts come first."""
 	pairs = [pair for part in parts for pair in pairs_of(part)]
 	return list(dict.fromkeys([whole for _, whole, _ in pairs] + [without for _, _, without in pairs]))
 
@@ -193,7 +191,7 @@ def digest_of(files: Dict[str, bytes]) -> str:
 
 def refresh(files: Dict[str, bytes], folder: str) -> None:
 	"""
-	Have a folder hold these files and no others.
+	Make the files of a folder these, and no others.
 
 	What is the same is not written again: all engines are built in one folder, one after the other, and cargo compiles
 	what is newer than before. With a folder for each it would compile all the crates for each.

@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def answer(program: str, do: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-	"""Do what the command line says; the exit status."""
+	"""Do what the command line says, and return the exit status."""
 	sys.stdout.reconfigure(errors="replace")  # "µs" where only ASCII goes
 	try:
 		return do(argv)
@@ -83,14 +83,12 @@ def names(text: str) -> List[str]:
 
 
 def positive(text: str) -> int:
-	"""A number above zero."""
 	if not text.isdigit() or not int(text):
 		raise argparse.ArgumentTypeError("%r is not a number above zero" % text)
 	return int(text)
 
 
 def counts(text: str) -> List[int]:
-	"""A list of numbers."""
 	return [positive(part) for part in names(text)]
 
 
@@ -124,7 +122,6 @@ def commas(numbers: Sequence[int]) -> str:
 
 
 def parser() -> Parser:
-	"""The options of a campaign."""
 	p = Parser("bench.py", DESCRIPTION, EXAMPLES)
 	default = ", ".join(scenario.DEFAULT)
 	p.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="what, see --list (default %s)" % default)
@@ -193,7 +190,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def complete(options: argparse.Namespace) -> argparse.Namespace:
-	"""Fill in the defaults that depend on others."""
 	unknown = [name for name in options.scenarios if name not in scenario.SCENARIOS]
 	if unknown:
 		raise Mistake("scenario %s is not known: choose from %s" % (unknown[0], ", ".join(scenario.SCENARIOS)))
@@ -209,7 +205,6 @@ def complete(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def parse_show(argv: Sequence[str]) -> str:
-	"""Read the command line of ``show``: the file."""
 	p = Parser("bench.py show", "Print the tables of a record again.")
 	p.add_argument("file", metavar="FILE.json")
 	return p.parse_args(list(argv)).file
@@ -233,5 +228,4 @@ def listing() -> str:
 
 
 def availability(missing: Optional[str]) -> str:
-	"""Tell whether a contender can take part."""
 	return "left out: %s" % missing if missing else "ready"

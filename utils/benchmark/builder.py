@@ -45,7 +45,6 @@ class Builder:
 		"""Do the work before the first build in a folder that is not measured."""
 
 	def command(self, run: "Run") -> Command:
-		"""The command that builds."""
 		raise NotImplementedError
 
 	def settle(self, run: "Run") -> None:

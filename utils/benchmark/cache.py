@@ -45,7 +45,7 @@ class CompilerCache:
 		return None if cls.find() else "%s is not installed%s" % (cls.program, cls.remedy)
 
 	def hits(self) -> Optional[int]:
-		"""How many commands it has answered, if it tells."""
+		"""The number of commands that it has answered; None if it does not count them."""
 		return None
 
 	def ask(self, *args: str) -> str:
@@ -62,7 +62,7 @@ class CompilerCache:
 		return done.stdout.decode("utf-8", "replace")
 
 	def reach(self, server: servers.Server, host: Host) -> None:
-		"""Be on a host, with a server on another one."""
+		"""Use a server on another host."""
 		self.host = host
 
 	def settle(self) -> None:
@@ -140,7 +140,6 @@ class Wafcc(CompilerCache):
 		return self.counts()["hits"]
 
 	def counts(self) -> Dict[str, Any]:
-		"""The statistics of its store."""
 		return json.loads(self.ask("--show-stats", "--json"))
 
 	def pids(self) -> List[int]:

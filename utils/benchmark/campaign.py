@@ -37,7 +37,6 @@ class Step(NamedTuple):
 
 	@property
 	def text(self) -> str:
-		"""The step as progress shows it."""
 		return "%s, %s, repetition %d" % (
 			" ".join(filter(None, (self.scenario.name, self.part))),
 			self.lane.text,
@@ -45,7 +44,6 @@ class Step(NamedTuple):
 		)
 
 	def line(self, part: str = "", **more: Any) -> Dict[str, Any]:
-		"""The step as a line of the record."""
 		place = {"scenario": self.scenario.name, "part": part or self.part, "repetition": self.repetition}
 		return {**place, **self.lane.columns, **more}
 
@@ -107,7 +105,6 @@ class Campaign:
 		self.failed: Set[Tuple[str, ...]] = set()
 
 	def go(self, save: Callable[[], None]) -> None:
-		"""Do all steps, and save the record after each."""
 		self.warm_up()
 		save()
 		for number, step in enumerate(self.steps):
@@ -126,7 +123,6 @@ class Campaign:
 		save()
 
 	def measure(self, step: Step) -> List[Dict[str, Any]]:
-		"""Go through the phases of a step's scenario."""
 		settings = self.workshop.settings
 		jobs = step.jobs or settings["cores"]
 		commands = step.scenario.commands(settings, jobs)
@@ -147,7 +143,7 @@ class Campaign:
 			self.progress.say(line)
 
 	def warm_up(self) -> None:
-		"""Have every compiler read from the disk before the first run that counts."""
+		"""Run every compiler once, so that it is read from the disk before the first measured run."""
 		pairs = dict.fromkeys((step.lane.compiler, step.scenario.project) for step in self.steps if step.lane.compiler)
 		for compiler, kind in pairs:
 			self.progress.say("generating a project and warming up %s" % compiler.name)
@@ -165,6 +161,5 @@ def compile_once(project: Project, workshop: Workshop) -> None:
 
 
 def notes_of(steps: Sequence[Step]) -> Dict[str, str]:
-	"""The notes on the contenders that take part."""
 	contenders = {step.lane.contender.name: step.lane.contender for step in steps}
 	return {name: contender.note for name, contender in contenders.items() if contender.note}

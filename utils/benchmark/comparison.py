@@ -40,7 +40,6 @@ class Step(NamedTuple):
 
 	@property
 	def text(self) -> str:
-		"""The step as progress shows it."""
 		return "%s, %s, %d tasks, round %d" % (self.course.name, self.lane.text, self.tasks, self.round + 1)
 
 
@@ -100,11 +99,9 @@ class Comparison:
 		sizes[tasks] = max(wall, sizes.get(tasks, 0.0))
 
 	def missing(self) -> List[Step]:
-		"""The steps that the ledger lacks."""
 		return [step for step in plan(self.options, self.lanes) if not self.is_done(step) and self.takes_part(step)]
 
 	def go(self) -> None:
-		"""Do all steps that are missing."""
 		steps = self.missing()
 		for tasks in self.options["tasks"]:
 			self.admit(tasks, [step for step in steps if step.tasks == tasks and self.takes_part(step)])
@@ -131,7 +128,7 @@ class Comparison:
 		return {"kind": "run", **place, **step.lane.columns}
 
 	def takes_part(self, step: Step) -> bool:
-		"""Tell whether a lane is not out."""
+		"""Tell whether a lane still takes part."""
 		return step.tasks < self.out.get(names_of(step.lane), step.tasks + 1)
 
 	def admit(self, tasks: int, steps: Sequence[Step]) -> None:
@@ -173,7 +170,7 @@ class Comparison:
 		return settings
 
 	def warm_up(self, tasks: int) -> None:
-		"""Have everything read from the disk, and compiled by the interpreters, before the first run that counts."""
+		"""Run everything once before the first run, to read it from the disk and to compile Python's files."""
 		if self.options["work"] == COMPILE:
 			for compiler in dict.fromkeys(lane.compiler for lane in self.lanes):
 				self.progress.begin("generating %d sources for %s" % (tasks, compiler.name))
@@ -197,7 +194,7 @@ class Comparison:
 		return self.options["jobs"] or cores()
 
 	def take(self, step: Step, ahead: Sequence[Tuple[Any, int]]) -> None:
-		"""Do a step, and write down at once what it gave."""
+		"""Do a step, and write its results to the ledger at once."""
 		self.progress.begin(step.text, ahead)
 		started = time.time()
 		try:
@@ -217,7 +214,6 @@ class Comparison:
 		self.progress.say("  " + ", ".join("%s %.2f s" % (name, values["wall"]) for name, values in results))
 
 	def measure(self, step: Step) -> List[Tuple[str, Dict[str, float]]]:
-		"""Go through the phases of a step's course."""
 		work = self.options["work"]
 		project = self.workshop.project(PROJECTS[work], step.lane.compiler)
 		kind = Run if work == IDLE else LimitedRun  # idle builds have their limit already

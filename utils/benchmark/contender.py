@@ -94,7 +94,6 @@ class Waf(Builder):
 		run.aside("configure", self.configure(run))
 
 	def configure(self, run: "Run", *args: str, **variables: str) -> Command:
-		"""The command that configures the run's folder."""
 		return self.waf(run, "configure", "-o", os.path.join(run.root, run.folder), *args, **variables)
 
 	def command(self, run: "Run") -> Command:
@@ -493,7 +492,6 @@ def find_contender(name: str, engines: Mapping[str, str] = {}) -> Contender:
 
 
 def with_engine(found: Contender, label: str, engines: Mapping[str, str]) -> Contender:
-	"""A contender with another build of the engine."""
 	name = "%s@%s" % (found.name, label)
 	if label not in engines:
 		raise Mistake("contender %s: no engine is named so: say --engine %s=DIR" % (name, label))
@@ -520,5 +518,4 @@ def find_known(name: str) -> Contender:
 
 
 def names_of(contenders: Sequence[Contender]) -> List[str]:
-	"""The names of contenders."""
 	return [contender.name for contender in contenders]

@@ -82,7 +82,6 @@ class Course(NamedTuple):
 
 
 def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]:
-	"""The courses of a contender for these scenarios."""
 	if work == IDLE:
 		able = isinstance(one.builder, Waf) and not one.cache and set(wanted) & {"full", "noop"}
 		return [Course("idle", ("full", "noop"), (build_idle,))] if able else []

@@ -50,7 +50,6 @@ class Group(NamedTuple):
 
 	@property
 	def title(self) -> str:
-		"""Its name."""
 		return ", ".join(filter(None, (self.scenario, self.compiler)))
 
 
@@ -64,7 +63,6 @@ class Figures(NamedTuple):
 
 
 def figures_of(ledger: Ledger) -> Figures:
-	"""Sum up a ledger."""
 	warnings = ["%s: %s" % (ledger.path, note) for note in ledger.notes]
 	if not ledger.is_finished:
 		warnings.append("%s is not finished: this is what was measured until then." % ledger.path)

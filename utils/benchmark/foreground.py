@@ -51,7 +51,6 @@ class Foreground:
 		self.stop()
 
 	def await_work(self) -> None:
-		"""Wait until every worker counts."""
 		deadline = time.monotonic() + PATIENCE
 		while not all(self.count_of(number) for number in range(self.workers)):
 			if time.monotonic() > deadline or any(child.poll() is not None for child in self.children):
@@ -59,11 +58,9 @@ class Foreground:
 			time.sleep(0.01)
 
 	def count_of(self, number: int) -> int:
-		"""The count of a worker."""
 		return COUNT.unpack_from(self.counts, number * COUNT.size)[0]
 
 	def count(self) -> int:
-		"""The count of all workers."""
 		return sum(self.count_of(number) for number in range(self.workers))
 
 	def rate(self, seconds: float) -> float:

@@ -68,7 +68,6 @@ class Single(Builder):
 		return wanted if run.cache else max(wanted // RARELY, 2)
 
 	def argv(self, run: "Run", source: str, target: str) -> List[str]:
-		"""The command that is measured."""
 		return [*run.wrapped, run.lane.compiler.cxx, "-c", source, "-o", target]
 
 	def repeat(self, run: "Run", argv: List[str], first: int, count: int) -> Dict[str, float]:

@@ -69,7 +69,6 @@ class Hosts:
 		return dict(self.hear())
 
 	def delay(self, seconds: float) -> None:
-		"""Delay each packet, one way."""
 		self.say("delay", round(seconds * 1e6))
 
 	def close(self) -> None:

@@ -89,7 +89,7 @@ def labels_of(names: Sequence[str]) -> List[str]:
 
 
 def ask(path: str, name: str, environment: Dict[str, str], errors: Optional[int] = None) -> Dict[str, str]:
-	"""Let an interpreter describe itself; ``errors`` is where it may complain."""
+	"""Let an interpreter describe itself; ``errors`` is its standard error."""
 	argv = [path, "-c", QUESTION]
 	try:
 		done = subprocess.run(

@@ -54,7 +54,6 @@ def lanes_of(
 
 
 def versions_of(lanes: Iterable[Lane]) -> Dict[str, str]:
-	"""The versions of all programs that take part."""
 	versions = {}
 	for lane in dict.fromkeys(lanes):
 		if lane.interpreter:
@@ -78,7 +77,6 @@ def versions_of(lanes: Iterable[Lane]) -> Dict[str, str]:
 
 
 def server_of(one: Contender) -> Optional[Type[Server]]:
-	"""The server that takes part with a contender."""
 	if isinstance(one.builder, Served):
 		return one.builder.server
 	return one.cache.server if one.cache else None

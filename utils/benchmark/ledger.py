@@ -13,9 +13,9 @@ The first measure is compared with the baseline's. ``compiler`` and ``interprete
 ``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are
 compared with nothing. ``rows`` names the parts that are compared with the first of them,
 ``across`` has a row for each part and a column for each contender. ``against`` is a measure that
-those of ``drawn``, or else the first one, are drawn against, none where nothing is drawn.
+the measures in ``drawn``, or else the first one, are drawn against; empty if there is no picture.
 
-The ledger has an object a line, on the disk before the next run begins::
+The ledger has an object in each line, which is on the disk before the next run begins::
 
     ledger  = header, (machine | run | skipped | note | options | finished)*
     header  = {kind, format, version, options}
@@ -147,17 +147,14 @@ class Ledger(NamedTuple):
 
 
 def key_of(run: Line) -> Key:
-	"""The key of a run."""
 	return (*lane_of(run), run["scenario"], run["tasks"], run["round"])
 
 
 def lane_of(line: Line) -> Key:
-	"""The lane of a line."""
 	return line["work"], line["contender"], line["compiler"], line["interpreter"]
 
 
 def read_ledger(path: str) -> Ledger:
-	"""Read what a comparison has written so far."""
 	data = read_bytes(path)
 	whole = data.rfind(b"\n") + 1
 	lines = [decode(path, number, text) for number, text in enumerate(data[:whole].splitlines(), 1)]
@@ -254,7 +251,6 @@ class Writer:
 		return not data.endswith(b"\n") and data[: len(BEGINNING)] == BEGINNING[: len(data)]
 
 	def write(self, **line: Any) -> None:
-		"""Add a line."""
 		self.write_all([line])
 
 	def write_all(self, lines: Sequence[Line]) -> None:

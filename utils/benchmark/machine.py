@@ -41,7 +41,6 @@ def processor() -> str:
 
 
 def memory_gib() -> Optional[float]:
-	"""The machine's memory."""
 	found = re.search(r"^MemTotal:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
 	return round(int(found.group(1)) / 1024 / 1024, 1) if found else None
 
@@ -56,7 +55,6 @@ def memory_free() -> Optional[int]:
 
 
 def system() -> str:
-	"""The distribution."""
 	found = re.search(r'^PRETTY_NAME="?([^"\n]+)', read("/etc/os-release"), re.MULTILINE)
 	return found.group(1) if found else platform.system()
 
@@ -79,7 +77,6 @@ def mount_of(fields: List[str]) -> List[str]:
 
 
 def load() -> str:
-	"""The load averages."""
 	if not hasattr(os, "getloadavg"):
 		return "unknown"
 	return "%.2f %.2f %.2f" % os.getloadavg()

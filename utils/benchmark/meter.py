@@ -78,7 +78,6 @@ def read_peak(report: str, otherwise: int) -> int:
 
 
 def start_command(command: Command, output: str) -> "subprocess.Popen[bytes]":
-	"""Start a command in a session of its own."""
 	with open(output, "wb") as f:
 		try:
 			return subprocess.Popen(
@@ -106,7 +105,6 @@ def grown(before: Usage, after: Usage) -> Usage:
 
 
 def explain(argv: Sequence[str], status: int) -> str:
-	"""Name a command that failed and how."""
 	how = "exit status %d" % status if status > 0 else "ended by signal %d" % -status
 	shown = " ".join(map(shlex.quote, argv))
 	return "%s: %s" % (how, shown if len(shown) < 200 else shown[:197] + "...")

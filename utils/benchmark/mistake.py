@@ -15,5 +15,4 @@ class Failed(Exception):
 		self.tail = tail
 
 	def quote(self) -> List[str]:
-		"""The tail as it is shown."""
 		return ["  | %s" % line for line in self.tail.splitlines()]

@@ -47,7 +47,6 @@ class Package(NamedTuple):
 		return "%s (%d files)" % (self.origin, len(self.sources))
 
 	def copy(self, folder: str) -> None:
-		"""Copy all files into a folder."""
 		for path in self.files:
 			target = os.path.join(folder, path)
 			os.makedirs(os.path.dirname(target), exist_ok=True)

@@ -95,7 +95,6 @@ def rest(run: Run) -> None:
 
 
 def edit_one_source(run: Run) -> None:
-	"""Change the content of one source."""
 	run.project.edit(run.version)
 
 
@@ -119,7 +118,6 @@ def compare_answers(run: Run) -> None:
 
 
 def read_answers(path: str) -> str:
-	"""The text of a file that configure has written."""
 	try:
 		with open(path, encoding="utf-8") as f:
 			return f.read()

@@ -35,12 +35,11 @@ class Scale:
 		self.start, self.end = start, end
 
 	def place(self, value: float) -> float:
-		"""Where a value is in the picture."""
+		"""The position of a value in the picture."""
 		share = (math.log10(value) - self.first) / (self.last - self.first)
 		return self.start + share * (self.end - self.start)
 
 	def marks(self) -> List[float]:
-		"""The numbers beside it."""
 		steps = next(steps for length, steps in STEPS if self.last - self.first <= length)
 		powers = range(math.floor(self.first), math.ceil(self.last) + 1)
 		found = [step * 10.0**power for power in powers for step in steps]
@@ -83,12 +82,10 @@ class Frame(NamedTuple):
 
 
 def label(x: float, y: float, anchor: str, text: str, more: str = "") -> str:
-	"""A word."""
 	return '<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>' % (x, y, anchor, more, escape(text))
 
 
 def line_through(places: Iterable[Tuple[float, float]]) -> str:
-	"""The line of a curve."""
 	return '<polyline points="%s"/>' % " ".join("%.1f,%.1f" % place for place in places)
 
 
@@ -109,7 +106,6 @@ class Style(NamedTuple):
 
 
 def styles_of(lanes: Sequence[Who]) -> Dict[Who, Style]:
-	"""A style for each lane."""
 	colors = {name: n % COLORS for n, name in enumerate(dict.fromkeys(who.contender for who in lanes))}
 	turns = {name: n for n, name in enumerate(dict.fromkeys(who.interpreter for who in lanes if who.interpreter))}
 	return {who: Style(colors[who.contender], turns.get(who.interpreter, 0)) for who in lanes}
@@ -154,7 +150,6 @@ def point(x: float, row: Row, measure: str, unit: str, ys: Scale) -> str:
 
 
 def tip(row: Row, s: Summary, unit: str, measure: str) -> str:
-	"""The numbers of a point."""
 	lines = ["%s, %s tasks" % (row.who.text, "{:,}".format(row.tasks))]
 	lines.append("median %s %s of %d run%s" % (number(s.median), unit, s.count, "s" if s.count > 1 else ""))
 	if s.count > 1:

@@ -1,5 +1,5 @@
 """
-What flags of a compiler cost on a project, and how much of that a cache saves.
+Measures the cost of compiler flags on a project, and how much of it a cache saves.
 
 The same project is built once for each set of flags, in turn, into a new folder with an empty cache, and then once more
 from nothing. The second folder has the name of the first, because debug information contains it. Flags that a compiler

@@ -8,7 +8,7 @@ Steps = Sequence[Tuple[Hashable, int]]
 
 
 def duration(seconds: float) -> str:
-	"""A duration as people say it."""
+	"""A duration for people."""
 	whole = round(seconds)
 	if whole < 60:
 		return "%d s" % whole
@@ -43,7 +43,6 @@ class Progress:
 		return took
 
 	def learn(self, kind: Hashable, size: int, seconds: float) -> None:
-		"""Keep the time of a step."""
 		self.known.setdefault(kind, {})[size] = seconds
 
 	def estimate(self, steps: Steps) -> Optional[float]:

@@ -60,7 +60,6 @@ class Project:
 		return self.read("commands.txt").splitlines()
 
 	def read(self, name: str) -> str:
-		"""The text of one of its files."""
 		with open(os.path.join(self.root, name), encoding="utf-8") as f:
 			return f.read()
 
@@ -116,7 +115,6 @@ class Project:
 		return first, sorted(source for source in {*digests, *wanted} if digests.get(source) != wanted.get(source))
 
 	def sources(self) -> List[str]:
-		"""The sources of its libraries."""
 		libs = sorted(name for name in os.listdir(self.root) if name.startswith("lib_"))
 		found = []
 		for lib in libs:
@@ -142,7 +140,6 @@ class Project:
 
 
 def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler, env: Dict[str, str]) -> Project:
-	"""Let genbench write a project for a compiler."""
 	argv = [sys.executable, GENBENCH, root, *str(settings["size"]).split(","), "--quiet"]
 	argv += ["--seed", str(settings["seed"]), "--language", str(settings["language"])]
 	argv += ["--cc", compiler.cc, "--cxx", compiler.cxx]
@@ -167,7 +164,6 @@ def complaint(argv: List[str], env: Dict[str, str], cwd: Optional[str] = None) -
 
 
 def write_files(root: str, files: Dict[str, str]) -> None:
-	"""Write files of a project, by their names."""
 	for name, text in files.items():
 		with open(os.path.join(root, name), "w", encoding="utf-8") as f:
 			f.write(text)
@@ -246,7 +242,6 @@ def write_configure(root: str, compiler: Compiler) -> Project:
 
 
 def ninja_of(command: str, names: List[str]) -> str:
-	"""The sleeping project for ninja."""
 	rule = "folder = out-ninja\nbuilddir = $folder\nrule nap\n  command = %s\n" % command
 	return rule + "".join("build %s: nap\n" % name for name in names)
 
@@ -264,7 +259,6 @@ def rebind(text: str, name: str, value: str) -> str:
 
 
 def digest_of(path: str) -> str:
-	"""The digest of a file's content."""
 	with open(path, "rb") as f:
 		return hashlib.sha256(f.read()).hexdigest()
 

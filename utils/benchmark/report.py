@@ -66,7 +66,6 @@ def tables_of(runs: Iterable[Run]) -> List[Table]:
 
 
 def lanes_of(runs: Iterable[Run], measure: str) -> Dict[Lane, Dict[int, float]]:
-	"""The values of each lane, by repetition."""
 	lanes: Dict[Lane, Dict[int, float]] = {}
 	for run in runs:
 		value = run["values"].get(measure)
@@ -116,7 +115,6 @@ def rows_of(record: Record, runs: Sequence[Run], measures: Sequence[str]) -> Lis
 
 
 def show_table(record: Record, key: Tuple[str, str, Optional[str]], runs: Sequence[Run], bold: bool) -> str:
-	"""One table with its heading."""
 	scenario, part, compiler = key
 	about = record["scenarios"][scenario]
 	names = [name for name, _ in about["measures"]]
@@ -250,7 +248,6 @@ def name_baselines(record: Record) -> str:
 
 
 def describe(record: Record) -> List[str]:
-	"""The settings, the machine and the versions."""
 	machine = record["machine"]
 	lines = [
 		"settings   %s" % describe_settings(record),

@@ -64,7 +64,6 @@ class Run:
 
 	@property
 	def root(self) -> str:
-		"""The folder of the project."""
 		return self.project.root
 
 	@property
@@ -73,7 +72,6 @@ class Run:
 
 	@property
 	def wrapped(self) -> List[str]:
-		"""The wrapper before a compiler in its command line."""
 		cache = self.lane.contender.cache
 		return [cache.find() or cache.program] if cache and cache.wraps else []
 
@@ -97,12 +95,10 @@ class Run:
 
 	@property
 	def cache(self) -> Optional[CompilerCache]:
-		"""The cache of this lane, if it has one."""
 		return self.workshop.caches.get(self.lane.names)
 
 	@property
 	def environment(self) -> Dict[str, str]:
-		"""The environment of every command of this run."""
 		env = dict(self.workshop.environment, **self.compilers)
 		if self.lane.interpreter:
 			env.update(self.lane.interpreter.environment)
@@ -141,7 +137,7 @@ class Run:
 			return json.load(f)
 
 	def keep(self, reading: Reading) -> None:
-		"""Take a reading as this run's result."""
+		"""Keep a reading as this run's result."""
 		used = reading.used
 		values = {
 			"wall": reading.wall,
@@ -171,7 +167,7 @@ class Run:
 		self.lane.contender.builder.prepare(self)
 
 	def another_folder(self) -> None:
-		"""Go into a new folder, with what the lane's cache holds by now; one of the same name where it needs that."""
+		"""Go into another folder, and keep the lane's cache. The folder has the same name if the cache needs that."""
 		if self.cache and self.cache.knows_folder:
 			self.project.move_aside(self.folder)
 		else:

@@ -52,12 +52,12 @@ class Scenario(NamedTuple):
 
 	@property
 	def is_generated(self) -> bool:
-		"""Tell whether genbench writes what is built."""
+		"""Tell whether genbench writes the project."""
 		return self.project == workshop.GENERATED
 
 	@property
 	def is_per_slot(self) -> bool:
-		"""Tell whether it has a number of commands for each of those that run at once."""
+		"""Tell whether its number of commands is multiplied by the number of jobs."""
 		return self.project == workshop.SLEEPS
 
 	def points(self, wanted: Optional[int]) -> Sequence[int]:
@@ -73,7 +73,6 @@ class Scenario(NamedTuple):
 		return settings["commands"][self.name] * jobs if self.is_per_slot else 0
 
 	def language(self, wanted: str) -> str:
-		"""The language that its compilers must know."""
 		return workshop.COMPILED[self.project] or wanted
 
 

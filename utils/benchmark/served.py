@@ -43,7 +43,6 @@ class Cell(NamedTuple):
 
 	@property
 	def requests(self) -> int:
-		"""How many are made."""
 		return self.values if self.act == "put" else self.values * GETS
 
 

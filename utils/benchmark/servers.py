@@ -82,7 +82,6 @@ class Server:
 
 	@property
 	def place(self) -> str:
-		"""Host and port."""
 		return "%s:%d" % (self.address, self.port)
 
 	@classmethod
@@ -96,7 +95,6 @@ class Server:
 		return None if cls.find() else "%s is not installed" % cls.program
 
 	def argv(self) -> List[str]:
-		"""The command that runs it."""
 		raise NotImplementedError
 
 	@property
@@ -105,7 +103,6 @@ class Server:
 		return ""
 
 	def variables(self) -> Dict[str, str]:
-		"""The variables that are added to its environment."""
 		return {}
 
 	def await_listening(self) -> None:
@@ -127,7 +124,6 @@ class Server:
 		return [status.pid for status in session.members(self.child.pid)]
 
 	def stop(self) -> None:
-		"""End it and what it started."""
 		session.end(self.child.pid)
 		self.child.returncode = self.child.returncode or 0  # it has been waited for, which subprocess cannot know
 
@@ -223,13 +219,12 @@ class Sccache(Server):
 
 
 def free_port() -> int:
-	"""A free port of this machine."""
 	with socket.socket() as s:
 		s.bind((LOOPBACK, 0))
 		return s.getsockname()[1]
 
 
 def allow_many_files() -> None:
-	"""Have as many files open as the system allows."""
+	"""Raise the limit of open files to the hard limit."""
 	_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 	resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -46,7 +46,7 @@ def missing_example(name: str) -> Optional[str]:
 
 
 def is_fit(folder: str) -> bool:
-	"""Tell whether an engine can live there: its socket, and the library that it has preloaded into programs."""
+	"""Tell whether the path suits a socket, and the library that is preloaded into programs."""
 	return len(folder) <= LONGEST and not re.search(r"[\s:]", folder)  # which is what LD_PRELOAD is split at
 
 
@@ -86,7 +86,7 @@ class Engine:
 		return [status["pid"], *(parked["pid"] for program in programs for parked in program["parked"])]
 
 	def parked_commands(self) -> int:
-		"""How many commands ran in parked programs since it was started."""
+		"""The number of commands that ran in parked programs."""
 		status = self.status()
 		return status["parking"]["commands"] if status else 0
 
@@ -97,7 +97,6 @@ class Engine:
 			raise Failed("wafd start: %s" % done.stderr.decode("utf-8", "replace").strip())
 
 	def stop(self) -> None:
-		"""End the engine."""
 		self.ask("stop", "--now")
 
 	def leave(self, patience: float = 30.0) -> None:

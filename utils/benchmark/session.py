@@ -44,8 +44,8 @@ def adopt_orphans() -> bool:
 	"""
 	Become the parent of what our children leave behind; tell whether the system can do that.
 
-	Waf kills the workers of its pool at exit without waiting for them. Then nobody would learn what their compilers
-	used, which only the process that waits for them is told.
+	Waf kills the workers of its pool at exit without waiting for them. The use of their compilers would be lost,
+	because only the process that waits for a child is told of it.
 	"""
 	try:
 		return ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
@@ -74,7 +74,6 @@ def is_alive(pid: int) -> bool:
 
 
 def processes() -> Iterator[Status]:
-	"""Every process of the system."""
 	try:
 		names = os.listdir("/proc")
 	except OSError:

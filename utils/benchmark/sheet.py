@@ -18,18 +18,15 @@ LEGEND = (
 
 
 def heading(group: Group) -> str:
-	"""The heading of a group."""
 	return "%s: %s" % (group.title, TITLES[group.scenario])
 
 
 def about(work: str) -> str:
-	"""A kind of work in one sentence."""
 	text = WORKS[work]
 	return "%s work: %s" % (work, text % LIBRARY if "%" in text else text)
 
 
 def cells(row: Row, base: str) -> List[str]:
-	"""One row of a table."""
 	wall = row.spreads["wall"]
 	found = ["%d" % row.tasks, row.who.contender, row.who.interpreter or NOTHING]
 	found += [number(wall.median), number(wall.least), "%s .. %s" % (number(wall.low), number(wall.high))]
@@ -42,7 +39,6 @@ def cells(row: Row, base: str) -> List[str]:
 
 
 def text_of(figures: Figures, bold: bool = False) -> str:
-	"""Everything, for a terminal."""
 	parts = [emphasize("WARNING: %s" % warning, bold) for warning in figures.warnings]
 	parts += [about(work) for work in dict.fromkeys(group.work for group in figures.groups)]
 	for group in figures.groups:

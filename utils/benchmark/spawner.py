@@ -43,14 +43,12 @@ class Spawner(Builder):
 		return {"wall": values["wall"], "user": user, "system": system, "processor": user + system}
 
 	def start(self, run: "Run", parent: int, count: int) -> Dict[str, float]:
-		"""Let the parent work, and read its answer."""
 		numbers = map(str, (int(self.piped), 0, count // 10 + 1, count, parent))
 		argv = [*self.starter(run), self.way, *numbers, run.answer]
 		argv += [os.path.join(run.root, "nothing"), *map(str, self.helpers(run))]
 		return run.ask("spawn", Command(argv, run.root, run.environment))
 
 	def starter(self, run: "Run") -> List[str]:
-		"""The program that starts others."""
 		return [os.path.join(run.root, "spawn")]
 
 	def helpers(self, run: "Run") -> List[int]:
@@ -91,7 +89,7 @@ class EngineSpawner(PythonSpawner):
 		return run.daemons()
 
 	def done(self, run: "Run") -> int:
-		"""How many commands the engine has run this way."""
+		"""The number of commands that the engine has run this way."""
 		status = status_of(run)
 		return status["totals"]["succeeded"] - status["parking"]["commands"]
 
@@ -125,7 +123,6 @@ class ParkedSpawner(EngineSpawner):
 
 
 def status_of(run: "Run") -> Status:
-	"""The status of the run's engine."""
 	status = run.engine.status() if run.engine else None
 	if not status:
 		raise Failed("no engine runs")
@@ -133,7 +130,6 @@ def status_of(run: "Run") -> Status:
 
 
 def program_of(status: Status, path: str) -> Optional[Dict[str, Any]]:
-	"""The status of a program in an engine."""
 	programs = status["parking"]["programs"]
 	return next((program for program in programs if program["path"] == os.path.realpath(path)), None)
 

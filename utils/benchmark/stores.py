@@ -42,12 +42,10 @@ class Counts(NamedTuple):
 
 	@property
 	def words(self) -> List[str]:
-		"""The numbers as arguments."""
 		return list(map(str, self))
 
 	@property
 	def all(self) -> int:
-		"""How many there are together."""
 		return sum(self)
 
 
@@ -74,7 +72,6 @@ class Stored(Builder):
 		return None if os.access(PEERS, os.X_OK) else "store-peers is not built: %s" % REMEDY
 
 	def take(self, run: "Run") -> Iterator[Tuple[str, float]]:
-		"""All that is measured of this store."""
 		self.store = run.lane.contender.name
 		small = run.settings["commands"]["stores"]
 		yield from self.take_times(run, full(small))
@@ -189,7 +186,6 @@ class Stored(Builder):
 		return [PEERS, self.store, folder, *counts.words, act, *map(str, args)]
 
 	def begin(self, folder: str, counts: Counts, act: str, *args: object) -> "subprocess.Popen[bytes]":
-		"""Begin an act."""
 		argv = self.argv(folder, counts, act, *args)
 		return subprocess.Popen(
 			argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
@@ -238,7 +234,6 @@ def overwrite(folder: str, draw: random.Random) -> None:
 
 
 def cut(folder: str, draw: random.Random) -> None:
-	"""Cut a file off."""
 	os.truncate(*place_of(folder, draw))
 
 

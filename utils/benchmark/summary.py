@@ -21,7 +21,6 @@ class Summary(NamedTuple):
 
 
 def summarize(values: Sequence[float]) -> Summary:
-	"""Reduce at least one measured value to its summary."""
 	low = high = values[0]
 	if len(values) > 1:
 		low, _, high = statistics.quantiles(values, n=4, method="inclusive")

@@ -41,7 +41,6 @@ def rows_of(record: Record) -> List[Row]:
 
 
 def values_of(runs: List[Dict[str, Any]], contender: str, measure: str) -> Dict[int, float]:
-	"""The values of a contender, by repetition."""
 	mine = [run for run in runs if run["contender"] == contender and measure in run["values"]]
 	return {run["repetition"]: run["values"][measure] for run in mine}
 

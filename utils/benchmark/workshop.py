@@ -59,7 +59,7 @@ def clean_environment(environ: Dict[str, str]) -> Dict[str, str]:
 
 class Workshop:
 	"""
-	Where a campaign works.
+	The work folder of a campaign, and the daemons in it.
 
 	Nothing is deleted before the end, and only a folder that was made here is deleted at all.
 	"""
@@ -128,11 +128,9 @@ class Workshop:
 		return self.found_usher
 
 	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:
-		"""Write a project of others' sources."""
 		return write_sources(root, self.packages[kind], compiler, self.settings["real"][kind]["flags"])
 
 	def output(self, label: str) -> str:
-		"""A new file for what a command prints."""
 		self.outputs += 1
 		folder = os.path.join(self.path, "outputs")
 		os.makedirs(folder, exist_ok=True)
@@ -158,7 +156,6 @@ class Workshop:
 				self.caches[lane] = contender.cache(folder, self.environment)
 
 	def end_cache(self, lane: Tuple[str, ...]) -> None:
-		"""End the daemon of a lane's cache."""
 		cache = self.caches.pop(lane, None)
 		if cache:
 			cache.stop()

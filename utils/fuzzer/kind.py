@@ -62,7 +62,6 @@ class Kind:
 		return []
 
 	def draw(self) -> Special:
-		"""A new command."""
 		raise NotImplementedError
 
 	def choose(self) -> Special:
@@ -89,14 +88,13 @@ class Kind:
 		return Special(words, "a.o", env, self.rng.choice(CHECKOUTS))
 
 	def places(self, name: str, is_everywhere: bool) -> List[pathlib.Path]:
-		"""Where a file is in some checkouts, or in both; the folders are there."""
+		"""The paths of a file in some checkouts, or in both; makes their folders."""
 		folders = [self.project.root / one for one in CHECKOUTS] if is_everywhere else self.project.some_checkouts()
 		for folder in folders:
 			(folder / name).parent.mkdir(parents=True, exist_ok=True)
 		return [folder / name for folder in folders]
 
 	def write(self, name: str, text: str, mode: int = 0o644, is_everywhere: bool = False) -> str:
-		"""Write a file into some checkouts, or into both."""
 		for path in self.places(name, is_everywhere):
 			self.project.write(path, text.encode())
 			path.chmod(mode)
@@ -112,7 +110,6 @@ class Kind:
 		return name
 
 	def build(self, name: str, text: str, *flags: str) -> pathlib.Path:
-		"""Compile a program or a library, once."""
 		program = self.made / name
 		if not program.exists():
 			source = self.made / ("%s.c" % name)
@@ -125,7 +122,6 @@ class Kind:
 
 
 def find_part(compiler: str, part: str) -> str:
-	"""Where a compiler has one of its parts."""
 	done = subprocess.run(
 		[compiler, "-print-prog-name=%s" % part], capture_output=True, text=True, timeout=PATIENCE, check=False
 	)

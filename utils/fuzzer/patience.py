@@ -1,4 +1,4 @@
-"""How long a command may take."""
+"""The time limit of a command."""
 
 import subprocess
 from typing import Tuple

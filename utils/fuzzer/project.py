@@ -77,7 +77,6 @@ class Project:
 		self.write_everywhere(DATA, b"\1\2\3\4")
 
 	def prepare_tools(self) -> None:
-		"""Write the scripts that tools need."""
 		for checkout in CHECKOUTS:
 			(self.root / checkout / "obj").mkdir()
 		self.write_everywhere("importable.py", b"VALUE = 1\n")

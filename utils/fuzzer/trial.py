@@ -87,7 +87,7 @@ class Fuzzer:
 				os.unlink(path)
 
 	def is_hit(self, command: Step) -> bool:
-		"""Whether the cache says that it has answered the last request for this output."""
+		"""Tell whether the cache says that the last request for this output was a hit."""
 		done = subprocess.run(
 			[self.wafcc, "--explain", str(self.root / command.checkout / command.output)],
 			env={**self.environ, **self.ours},

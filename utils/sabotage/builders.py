@@ -30,11 +30,10 @@ class Builder(NamedTuple):
 
 	@property
 	def is_same_objects(self) -> bool:
-		"""Whether objects are those of a plain build; sources that are compiled together have others."""
+		"""Whether the objects equal those of a plain build. With unity they do not."""
 		return "unity" not in self.style
 
 	def variables(self, scene: Scene) -> Dict[str, str]:
-		"""The variables that the build has in addition."""
 		found = dict(self.settings)
 		if self.store == "own":
 			found["WAFCC_DIR"] = str(scene.store)
@@ -59,7 +58,7 @@ class Builder(NamedTuple):
 		return [sys.executable, str(scene.tools.script), *words]
 
 	def is_done(self, said: str) -> bool:
-		"""Whether a build that had nothing to do says so."""
+		"""Whether the output of a build says that it had nothing to do."""
 		if self.system == "ninja":
 			return "no work to do" in said
 		return "finished successfully" in said and "] " not in said

@@ -8,7 +8,7 @@ from .fault import Fault, Later, Stage
 
 
 def fill(folder: pathlib.Path, name: str = "filler") -> None:
-	"""Take all the room that there is."""
+	"""Fill a disk with a file."""
 	try:
 		with open(str(folder / name), "wb", buffering=0) as file:
 			for size in (1 << 16, 1 << 12, 1):

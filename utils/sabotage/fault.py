@@ -12,7 +12,7 @@ Later = List[Tuple[float, Callable[[], None]]]
 
 
 class Stage(NamedTuple):
-	"""Where a fault strikes."""
+	"""The build that a fault disturbs."""
 
 	scene: Scene
 	builder: Builder

@@ -30,7 +30,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def damage(path: pathlib.Path, way: str, rng: random.Random) -> None:
-	"""Do something to a file."""
+	"""Damage a file in one of the ``WAYS``."""
 	is_file = stat.S_ISREG(os.lstat(str(path)).st_mode)
 	if way in ("truncate", "scribble", "extend") and not is_file:
 		return

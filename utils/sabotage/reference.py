@@ -80,7 +80,6 @@ def complaint_of(said: str) -> str:
 
 
 def look(folder: pathlib.Path) -> Made:
-	"""The files that a build has made: digest and mode."""
 	found: Made = {}
 	for base, folders, names in os.walk(str(folder / OUT)):
 		if "c4che" in folders:

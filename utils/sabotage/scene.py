@@ -117,7 +117,6 @@ class Scene:
 			path.mkdir(mode=0o700)
 
 	def clean_environ(self) -> Dict[str, str]:
-		"""The environment of a plain build."""
 		return {
 			"PATH": os.environ.get("PATH", os.defpath),
 			"HOME": str(self.home),
@@ -237,7 +236,6 @@ class Scene:
 	# ---- the end
 
 	def strays(self, may_leave_links: bool) -> List[str]:
-		"""Files where none should be."""
 		known = {"project", "tmp", "run", "store", "home", "cache", "aside"}
 		found = [str(path) for path in self.folder.iterdir() if path.name not in known]
 		found += [str(path) for folder in (self.temporary, self.home) for path in folder.rglob("*")]

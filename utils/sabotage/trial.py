@@ -270,7 +270,6 @@ class Trial:
 		return {one.pid: told[one.pid] for one in found if one.pid in told}
 
 	def count(self) -> Dict[str, int]:
-		"""The counters of the cache."""
 		# as the build calls it: the engine that it may start has what its callers have
 		_, said = self.scene.ask(*self.scene.with_wrapper([self.shop.tools.wafcc, "--show-stats", "--json"]))
 		try:
@@ -299,7 +298,6 @@ class Trial:
 			self.trouble("%s took %.1f s" % (what, built.seconds))
 
 	def run_build(self, command: str, faults: Sequence[Fault]) -> Built:
-		"""A build, with faults that strike while it runs."""
 		began = time.monotonic()
 		argv = self.scene.with_handicap(self.builder.argv(self.scene, False, command))
 		child = self.scene.start(argv, self.scene.environ(), self.log)
@@ -337,7 +335,7 @@ class Strikes:
 		self.due: List[Callable[[], None]] = []
 
 	def go(self) -> None:
-		"""Do what it is time for."""
+		"""Let faults strike that are due."""
 		now = time.monotonic() - self.began
 		if self.waiting:
 			share = count_objects(self.stage.scene.project) / self.outputs

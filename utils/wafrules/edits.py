@@ -52,7 +52,6 @@ class Project:
 		(self.folder / name).write_text(text)
 
 	def path(self) -> pathlib.Path:
-		"""A path at which a file may be."""
 		return self.folder / self.rng.choice(plan.FOLDERS) / self.rng.choice(plan.NAMES)
 
 	def file(self) -> pathlib.Path:
@@ -187,7 +186,6 @@ def remove(project: Project) -> str:
 
 
 def move(project: Project) -> str:
-	"""Rename a file over another one."""
 	one, other = project.path(), project.path()
 	if one == other or not is_plain(one) or other.is_dir():
 		return ""
@@ -207,7 +205,6 @@ def swap(project: Project) -> str:
 
 
 def link_hard(project: Project) -> str:
-	"""Replace a file by a hard link to another one."""
 	one, other = project.path(), project.path()
 	if one == other or not is_plain(one) or other.is_dir():
 		return ""

@@ -159,7 +159,7 @@ def compare(observation: Observation, folder: str, exceptions: List[str]) -> Lis
 
 
 def list_search_folders(seen: List[Seen], known: Known) -> Set[str]:
-	"""Where the loader has looked for libraries in vain; it looks whether there is such a folder, too."""
+	"""The folders in which the loader has looked for libraries in vain. It also checks whether these exist."""
 	files = [tidy(one.path) for one in seen if not one.is_found and os.path.basename(one.path) in known.libraries]
 	return {os.path.dirname(path) for path in files}
 

@@ -93,7 +93,6 @@ class Node(NamedTuple):
 		return "%s(%s)" % (self.flavour.name, ", ".join(steps))
 
 	def tell(self, indent: str = "") -> str:
-		"""For people."""
 		lines = [indent + self.flavour.name]
 		for step in self.steps:
 			words = [step.action, *step.arguments, *([step.environment] if step.child else [])]

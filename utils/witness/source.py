@@ -30,7 +30,7 @@ class Text(NamedTuple):
 
 
 def quote(text: str) -> str:
-	"""As C, with ROOT where @ is."""
+	"""A text as a C string, with ROOT in place of @."""
 	head, at, tail = text.partition("@")
 	return '%sROOT "%s"' % ('"%s" ' % head if head else "", tail) if at else '"%s"' % head
 

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-# which argument is a path, and which one, before it, is the folder's descriptor (-1: none)
+# by call, pairs of arguments: the descriptor of a folder (-1: none), and the path
 PLAIN, AT = ((-1, 0),), ((0, 1),)
 WORDS: Dict[Tuple[Tuple[int, int], ...], str] = {
 	PLAIN: """
@@ -271,7 +271,7 @@ class Reader:
 		return base, path
 
 	def follow_magic(self, process: Process, base: str, path: str) -> Tuple[str, str]:
-		"""Where a name leads that means something else for each process; from no folder, if that is an open file."""
+		"""Resolve names that differ for each process, such as `/proc/self/cwd`; the base is empty for an open file."""
 		device = DEVICE.match(path)
 		if device:
 			number = device.group(1) or str([device.group(n) is not None for n in (2, 3, 4)].index(True))

@@ -54,7 +54,7 @@ class Bench:
 		self.observer.close()
 
 	def try_all(self, programs: Dict[int, Node]) -> Iterator[Result]:
-		"""By number."""
+		"""The results of some programs."""
 		text = Writer(self.actions).write(list(programs.values()))
 		self.workshop.make(text)
 		for slot, (number, program) in enumerate(programs.items()):

@@ -63,7 +63,6 @@ class Workshop:
 		return cc(self.made, *words, "try.c", "-o", "try").returncode == 0
 
 	def make(self, text: Text) -> None:
-		"""All programs of a batch."""
 		objects = [name + ".o" for name in ("main", "files", "calls", "children")]
 		self.link("", text.libc, objects)
 		self.link("-own", text.own, [*objects, "own.o"])

@@ -4,8 +4,8 @@ Measures what starting a program costs from Python.
 	spawn.py WAY PIPED FIRST WARM COUNT MIB RESULT PROGRAM [DAEMON...]
 
 It is ``spawn.c`` for the ways that Python has, with the same arguments (FIRST is not used) and the same answer without
-``p99``. The process numbers of daemons that do a part of the work may follow. What these and their children use counts,
-too.
+``p99``. The process numbers of daemons that do a part of the work may follow. Their use, and that of
+their children, counts, too.
 """
 
 import json
@@ -22,7 +22,6 @@ PIPE = subprocess.PIPE
 
 
 def by_subprocess():
-	"""Python's own module."""
 
 	def start(program, piped):
 		if not piped:
