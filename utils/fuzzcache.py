@@ -13,15 +13,13 @@ With --by-facts some commands are links, archives and scripts of random lines, a
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from typing import List, Optional
 
 from fuzzer.kinds import COMPILES, KINDS, find_kinds
-from fuzzer.patience import PATIENCE
 from fuzzer.trial import Fuzzer, fuzz
-from hunt import Mistake, Parser, choose_seed, conclude, find_built, find_program, tell_progress
+from hunt import Mistake, Parser, choose_seed, conclude, find_built, find_program, run, tell_progress
 
 EXAMPLES = """\
 examples:
@@ -72,14 +70,7 @@ def main() -> int:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2
 	finally:
-		subprocess.run(
-			[wafcc, "--shutdown"],
-			env={**fuzzer.environ, **fuzzer.ours},
-			stdout=subprocess.DEVNULL,
-			stderr=subprocess.DEVNULL,
-			timeout=PATIENCE,
-			check=False,
-		)
+		run([wafcc, "--shutdown"], env={**fuzzer.environ, **fuzzer.ours})
 	return conclude(wrong, "%d steps" % options.steps, root, options.keep)
 
 

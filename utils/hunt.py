@@ -9,11 +9,13 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import sys
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional, Sequence
 
 from benchmark.mistake import Mistake
 
+PATIENCE = 60  # seconds for one command
 BUILT = pathlib.Path(__file__).resolve().parent.parent / "engine" / "target" / "release"
 
 
@@ -47,6 +49,27 @@ def find_program(name: str, option: str, *places: Optional[str]) -> str:
 def find_built(name: str) -> Optional[str]:
 	"""A program of this tree, if it is built."""
 	return str(BUILT / name) if (BUILT / name).is_file() else None
+
+
+def run(
+	argv: Sequence[str],
+	cwd: Optional[pathlib.Path] = None,
+	env: Optional[Dict[str, str]] = None,
+	seconds: float = PATIENCE,
+) -> "subprocess.CompletedProcess[str]":
+	"""Run a command to its end; ``stdout`` is its output and its errors."""
+	return subprocess.run(
+		argv,
+		cwd=cwd,
+		env=env,
+		stdin=subprocess.DEVNULL,
+		stdout=subprocess.PIPE,
+		stderr=subprocess.STDOUT,
+		encoding="utf-8",
+		errors="replace",
+		timeout=seconds,
+		check=False,
+	)
 
 
 def need_waflib() -> None:

@@ -7,12 +7,10 @@ Knows nothing of how commands are run.
 import os
 import pathlib
 import random
-import subprocess
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from hunt import Mistake
+from hunt import Mistake, run
 
-from .patience import PATIENCE
 from .project import CHECKOUTS, SOURCES, Project
 
 FLAGS = ("-O0", "-O1", "-g", "-Wall", "-DONE=1", "-Iinc/x -Iinc/y", "-Iinc/y -Iinc/x", "-MD", "-DTIME=1")
@@ -115,17 +113,14 @@ class Kind:
 			source = self.made / ("%s.c" % name)
 			source.write_text(text)
 			argv = ["gcc", "-w", "-o", str(program), str(source), *flags]
-			done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
+			done = run(argv)
 			if done.returncode:
-				raise Mistake("kind %s: %s: %s" % (self.name, " ".join(argv), done.stderr.strip()))
+				raise Mistake("kind %s: %s: %s" % (self.name, " ".join(argv), done.stdout.strip()))
 		return program
 
 
 def find_part(compiler: str, part: str) -> str:
-	done = subprocess.run(
-		[compiler, "-print-prog-name=%s" % part], capture_output=True, text=True, timeout=PATIENCE, check=False
-	)
-	found = done.stdout.strip()
+	found = run([compiler, "-print-prog-name=%s" % part]).stdout.strip()
 	return found if os.path.isabs(found) else find_program(found or part)
 
 

@@ -5,13 +5,14 @@ import pathlib
 import random
 import subprocess
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from hunt import PATIENCE, Mistake, run
 
 from .command import Command, Tool, choose_command, choose_tool
 from .edits import EDITS, TOOL_EDITS, make_objects
 from .kind import Kind, Special
 from .kinds import COMPILES, KINDS
-from .patience import PATIENCE, Stuck, wait
 from .project import CHECKOUTS, Project
 
 Step = Union[Command, Tool, Special]
@@ -27,6 +28,22 @@ class Trace(NamedTuple):
 	stdout: bytes
 	stderr: bytes
 	files: Dict[str, bytes]
+
+
+class Stuck(Exception):
+	"""A command through wafcc that does not end."""
+
+
+def wait(child: "subprocess.Popen[bytes]", is_cached: bool) -> Tuple[bytes, bytes]:
+	"""The output of a command, which is killed if it takes too long."""
+	try:
+		return child.communicate(timeout=PATIENCE)
+	except subprocess.TimeoutExpired:
+		child.kill()
+		child.communicate()
+	if is_cached:
+		raise Stuck("it was not done after %d s" % PATIENCE)
+	raise Mistake("a plain compile was not done after %d s: this machine is too busy to try anything" % PATIENCE)
 
 
 class Fuzzer:
@@ -88,14 +105,8 @@ class Fuzzer:
 
 	def is_hit(self, command: Step) -> bool:
 		"""Tell whether the cache says that the last request for this output was a hit."""
-		done = subprocess.run(
-			[self.wafcc, "--explain", str(self.root / command.checkout / command.output)],
-			env={**self.environ, **self.ours},
-			stdout=subprocess.PIPE,
-			timeout=PATIENCE,
-			check=False,
-		)
-		return b": hit" in done.stdout
+		output = str(self.root / command.checkout / command.output)
+		return ": hit" in run([self.wafcc, "--explain", output], env={**self.environ, **self.ours}).stdout
 
 	def is_seeded(self, command: Command) -> bool:
 		"""Tell whether results differ only by random numbers of the compiler, which may come from the cache."""

@@ -6,6 +6,8 @@ import subprocess
 import tempfile
 from typing import List, Type
 
+from hunt import run
+
 from .fault import Fault, Stage
 from .scene import OTHER_USER
 
@@ -81,8 +83,7 @@ class Handicapped(Fault):
 		source.write_text("#include <stdio.h>\nint a;\n")
 		argv = [*stage.scene.wrapper, "gcc", "-c", str(source), "-o", str(source.with_suffix(".o"))]
 		environ = dict(stage.scene.clean_environ(), TMPDIR=tempfile.gettempdir())
-		done = subprocess.run(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
-		if done.returncode:
+		if run(argv, env=environ).returncode:
 			# a driver that cannot wait for its parts leaves what they write after its end
 			self.may_fail = self.may_leave_temporary = True
 			stage.note("of which a plain compile fails, too")

@@ -7,7 +7,7 @@ import stat
 import subprocess
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from hunt import Mistake
+from hunt import Mistake, run
 
 from .builders import Builder
 from .project import OUT, Project, State, remove_outputs
@@ -54,17 +54,8 @@ class References:
 			commands.insert(0, builder.argv(scene, True, "configure"))
 		said = ""
 		for argv in commands:
-			done = subprocess.run(
-				argv,
-				cwd=str(scene.project),
-				env=scene.clean_environ(),
-				stdin=subprocess.DEVNULL,
-				stdout=subprocess.PIPE,
-				stderr=subprocess.STDOUT,
-				timeout=PATIENCE,
-				check=False,
-			)
-			said = done.stdout.decode(errors="replace")
+			done = run(argv, scene.project, scene.clean_environ(), PATIENCE)
+			said = done.stdout
 		if bool(done.returncode) != state.is_broken:
 			raise Mistake("a plain build ended with status %d:\n%s" % (done.returncode, said))
 		found = Reference(done.returncode, look(scene.project), run_program(scene), complaint_of(said))
@@ -101,10 +92,10 @@ def look(folder: pathlib.Path) -> Made:
 def run_program(scene: Scene) -> str:
 	program = scene.project / OUT / "prog"
 	try:
-		done = subprocess.run([str(program)], stdout=subprocess.PIPE, timeout=PATIENCE, check=False)
+		done = run([str(program)])
 	except (OSError, subprocess.TimeoutExpired):
 		return ""
-	return "%d %s" % (done.returncode, done.stdout.decode(errors="replace").strip())
+	return "%d %s" % (done.returncode, done.stdout.strip())
 
 
 def compare(scene: Scene, builder: Builder, wanted: Reference, umask: Optional[int]) -> List[str]:

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from hunt import Mistake
+from hunt import Mistake, run
 
 from .processes import Process, describe, kill, list_processes, look_at, wait_until_gone
 
@@ -67,18 +67,18 @@ class Tools:
 		self.script.write_text(WAF)
 		self.is_root = os.geteuid() == 0 and own_mounts()
 		question = [self.handicap, "--user", str(OTHER_USER), "--", sys.executable, "-c", "import waflib"]
-		self.is_python_for_all = self.is_root and not subprocess.run(question, stderr=subprocess.DEVNULL).returncode
+		self.is_python_for_all = self.is_root and not run(question).returncode
 
 	def make_handicap(self) -> List[str]:
 		"""Compile what lays limits on programs; the calls that it can refuse, as a processor may lack some."""
 		asked = ["gcc", "-dM", "-E", "-include", "sys/syscall.h", "-xc", os.devnull]
-		known = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+		known = run(asked).stdout
 		calls = [name for name in CALLS.split() if "#define SYS_%s " % name in known]
 		(self.root / "calls.h").write_text("".join('{"%s", SYS_%s},\n' % (name, name) for name in calls))
 		argv = ["gcc", "-O1", "-I%s" % self.root, "-o", self.handicap, str(HERE / "handicap.c")]
-		done = subprocess.run(argv, capture_output=True, text=True, check=False)
+		done = run(argv)
 		if done.returncode:
-			raise Mistake("gcc does not compile handicap.c: %s" % done.stderr.strip())
+			raise Mistake("gcc does not compile handicap.c: %s" % done.stdout.strip())
 		return calls
 
 
@@ -87,7 +87,7 @@ def own_mounts() -> bool:
 	try:
 		if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
 			return False
-		return not subprocess.run(["mount", "--make-rprivate", "/"], stderr=subprocess.DEVNULL, check=False).returncode
+		return not run(["mount", "--make-rprivate", "/"]).returncode
 	except (AttributeError, OSError):
 		return False
 
@@ -226,11 +226,11 @@ class Scene:
 		self.mounts.append(path)
 
 	def remount(self, path: pathlib.Path, options: str) -> None:
-		subprocess.run(["mount", "-o", "remount,%s" % options, str(path)], check=False, stderr=subprocess.DEVNULL)
+		run(["mount", "-o", "remount,%s" % options, str(path)])
 
 	def unmount(self) -> None:
 		for path in reversed(self.mounts):
-			subprocess.run(["umount", "-l", str(path)], check=False, stderr=subprocess.DEVNULL)
+			run(["umount", "-l", str(path)])
 		self.mounts = []
 
 	# ---- the end

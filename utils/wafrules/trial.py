@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import Callable, Dict, List, Optional
 
+from hunt import run
+
 from . import edits, plan
 
 PATIENCE = 300
@@ -70,18 +72,9 @@ class Yard:
 			environ["FUZZ_TOOLS"] = tools
 		else:
 			environ["WAF_NO_PREFORK"] = "1"
-		done = subprocess.run(
-			[sys.executable, str(self.launcher), *args],
-			cwd=folder,
-			env=environ,
-			stdin=subprocess.DEVNULL,
-			stdout=subprocess.PIPE,
-			stderr=subprocess.STDOUT,
-			timeout=PATIENCE,
-			check=False,
-		)
+		done = run([sys.executable, str(self.launcher), *args], folder, environ, PATIENCE)
 		if done.returncode:
-			raise Failed("%s with %s\n%s" % (" ".join(args), tools or "no tools", done.stdout.decode(errors="replace")))
+			raise Failed("%s with %s\n%s" % (" ".join(args), tools or "no tools", done.stdout))
 
 	def step(self) -> Optional[str]:
 		"""One edit and a build; the difference, if there is one."""
@@ -126,19 +119,11 @@ class Yard:
 
 	def end(self) -> None:
 		"""Leave no process behind."""
-		words = [sys.executable, str(self.launcher), "--resident-stop-all"]
-		subprocess.run(words, env=self.environ, stdout=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+		run([sys.executable, str(self.launcher), "--resident-stop-all"], env=self.environ, seconds=PATIENCE)
 		self.stop()
 
 	def stop(self) -> None:
-		subprocess.run(
-			[self.wafd, "stop", "--now"],
-			env=self.environ,
-			stdout=subprocess.DEVNULL,
-			stderr=subprocess.DEVNULL,
-			timeout=PATIENCE,
-			check=False,
-		)
+		run([self.wafd, "stop", "--now"], env=self.environ, seconds=PATIENCE)
 
 
 def look(project: edits.Project, folder: pathlib.Path) -> Dict[str, bytes]:

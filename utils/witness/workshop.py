@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Sequence
 
-from hunt import Mistake
+from hunt import Mistake, run
 
 from .action import PIECES
 from .program import FLAVOURS
@@ -19,21 +19,12 @@ LIBRARIES = ("-ldl", "-lpthread")
 
 
 def cc(folder: pathlib.Path, *words: str) -> "subprocess.CompletedProcess[str]":
-	argv = ["gcc", "-I%s" % PIECES, *words]
-	return subprocess.run(
-		argv,
-		cwd=str(folder),
-		stdout=subprocess.DEVNULL,
-		stderr=subprocess.PIPE,
-		text=True,
-		timeout=PATIENCE,
-		check=False,
-	)
+	return run(["gcc", "-I%s" % PIECES, *words], folder, seconds=PATIENCE)
 
 
 def must(done: "subprocess.CompletedProcess[str]") -> None:
 	if done.returncode:
-		raise Mistake("%s: %s" % (" ".join(map(str, done.args)), done.stderr.strip()))
+		raise Mistake("%s: %s" % (" ".join(map(str, done.args)), done.stdout.strip()))
 
 
 class Workshop:
