@@ -114,13 +114,15 @@ def filled_record() -> Dict[str, Any]:
 		"flags": None,
 		"seed": 0,
 		"commands": {},
+		"real": {},
 		"notes": {"fast": "cuts corners"},
 	}
 	machine = {"versions": {"make": "GNU Make 4.3"}, "memory_gib": 2.0}
 	machine.update(dict.fromkeys(("processor", "cores", "system", "kernel", "filesystem", "load", "date"), "some"))
 	machine["command"] = "bench.py spin"
-	about = {"spin": {"title": "round and round", "measures": [["wall", "s"], ["peak", "MiB"]], "compiles": True}}
-	filled = ledger.new_record(settings, machine, about, [["sccache", "is not installed"]])
+	about = {"title": "round and round", "measures": [["wall", "s"], ["peak", "MiB"]], "compiles": True}
+	about["baseline"] = "slow"
+	filled = ledger.new_record(settings, machine, {"spin": about}, [["sccache", "is not installed"]])
 	filled["runs"] = [run_of("fast", 0, 1.0), run_of("slow", 0, 2.0), run_of("slow", 1, 4.0), run_of("fast", 1, 3.0)]
 	filled["finished"] = True
 	return filled

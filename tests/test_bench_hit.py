@@ -42,7 +42,7 @@ def test_every_run_has_its_number(programs: pathlib.Path, tmp_path: pathlib.Path
 	"""The command runs so many times, each with the next number, and what one took is answered."""
 	answer = tmp_path / "answer.json"
 	command = ("/bin/sh", "-c", 'echo "$1 $2" >> "$0"', tmp_path / "runs", "a{}b", "c")
-	done = run(programs / "spawn", "posix_spawn", 0, 7, 1, 2, 0, answer, *command)
+	done = run(programs / "spawn", "posix_spawn", 0, 7, 0, 3, 0, answer, *command)
 	assert done.returncode == 0, done.stderr
 	assert (tmp_path / "runs").read_text() == "a7b c\na8b c\na9b c\n"
 	values = json.loads(answer.read_text())

@@ -19,8 +19,7 @@ sys.path.insert(0, str(BENCH.parent))
 
 import bench  # noqa: E402
 from benchmark import contender, report  # noqa: E402
-from benchmark.mistake import Mistake  # noqa: E402
-from benchmark.scenario import PARENTS, SCENARIOS  # noqa: E402
+from benchmark.scenario import SCENARIOS  # noqa: E402
 
 C_WAYS = ("vfork", "posix_spawn", "fork")
 PYTHON_WAYS = ("subprocess", "waf")
@@ -123,7 +122,7 @@ def test_parent_holds_memory(spawns: Spawns, tmp_path: pathlib.Path, way: str) -
 
 def options(**changes: object) -> argparse.Namespace:
 	"""A command line's options."""
-	given = {"scenarios": ["spawn"], "contenders": None, "baseline": None, "parents": None, "engines": {}}
+	given = {"scenarios": ["spawn"], "contenders": None, "baseline": None, "engines": {}}
 	return argparse.Namespace(**{**given, **changes})
 
 
@@ -153,20 +152,6 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) ->
 	monkeypatch.setenv("PATH", str(tmp_path))
 	assert contender.find_contender("vfork").missing() == "cc is not installed"
 	assert contender.find_contender("subprocess").missing() == "cc is not installed"
-
-
-def test_parents_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-	"""A parent that is too large is left out with a reason, and refused for who asked for it."""
-	monkeypatch.setattr(bench, "memory_free", lambda: 400)
-	assert bench.choose_parents(options()) == (
-		[10, 100],
-		[("spawn, parent of 1000 MiB", "too large for 400 MiB of free memory")],
-	)
-	with pytest.raises(Mistake, match="a parent of 300 MiB is too large for 400 MiB of free memory: see --parents"):
-		bench.choose_parents(options(parents=[10, 300]))
-	assert bench.choose_parents(options(scenarios=["full"], parents=[300])) == ([], [])
-	monkeypatch.setattr(bench, "memory_free", lambda: None)
-	assert bench.choose_parents(options()) == (list(PARENTS), [])
 
 
 def test_legend_with_two_baselines() -> None:
@@ -263,7 +248,6 @@ def test_not_parked(tmp_path: pathlib.Path, engine: str) -> None:
 	("argv", "words"),
 	[
 		(["--parents", "10,x"], "'x' is not a number above zero"),
-		(["--parents", "999999999"], "a parent of 999999999 MiB is too large for"),
 		(["--contenders", "waf"], "scenario spawn: no contender can run it: add one of vfork"),
 		(["--contenders", "vfork+ccache"], "no contender can run it"),
 	],

@@ -16,19 +16,17 @@ from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.lanes import lanes_of, sort_out, versions_of
-from benchmark.machine import cores, describe_machine, memory_free
+from benchmark.machine import cores, describe_machine
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
 from benchmark.plot import write_pictures
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
-from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
+from benchmark.scenario import COMMANDS, SCENARIOS, Scenario
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
 from benchmark.workshop import COMPILED, REAL, Workshop
-
-HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and the others need memory too
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,8 +53,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 			engines = ablation.build_engines(options.parts, folder, Progress(sys.stderr).say)
 		options.engines = engines
 	contenders, left_out = choose_contenders(options)
-	parents, too_large = choose_parents(options)
-	settings = settle(options, contenders, parents)
+	settings = settle(options, contenders)
 	progress = Progress(sys.stderr)
 	raw: ledger.Record = {}
 	status = 0
@@ -80,7 +77,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
 		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
-		raw = ledger.new_record(settings, machine, abouts, left_out + too_large)
+		raw = ledger.new_record(settings, machine, abouts, left_out)
 		Campaign(steps, workshop, raw, progress).go(lambda: ledger.write_record(raw, options.json))
 	except Interrupted as e:
 		progress.say("bench.py: %s" % e)
@@ -106,23 +103,7 @@ def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], Lis
 	return sort_out(reasons, options.contenders or [options.baseline])
 
 
-def choose_parents(options: argparse.Namespace) -> Tuple[List[int], List[Tuple[str, str]]]:
-	"""The sizes of the parents in ``spawn``, and the default sizes that are too large, each with the reason."""
-	if "spawn" not in options.scenarios:
-		return [], []
-	free = memory_free()
-	chosen, left_out = [], []
-	for size in options.parents or PARENTS:
-		if free is None or size * HEADROOM < free:
-			chosen.append(size)
-		elif options.parents or not chosen:
-			raise Mistake("a parent of %d MiB is too large for %d MiB of free memory: see --parents" % (size, free))
-		else:
-			left_out.append(("spawn, parent of %d MiB" % size, "too large for %d MiB of free memory" % free))
-	return chosen, left_out
-
-
-def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents: Sequence[int] = ()) -> Dict[str, Any]:
+def settle(options: argparse.Namespace, contenders: Sequence[Contender]) -> Dict[str, Any]:
 	"""All settings, defaults included, as the record keeps them."""
 	names = contender.names_of(contenders)
 	if options.baseline and options.baseline not in names:
@@ -134,7 +115,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		compilers=options.compilers,
 		interpreters=labels_of(options.interpreters),
 		baseline=options.baseline,
-		parents=parents,
+		parents=list(options.parents),
 		crowds=list(options.crowds),
 		tasks=options.tasks,
 		extras=options.extras,

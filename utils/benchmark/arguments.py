@@ -136,7 +136,7 @@ def parser() -> Parser:
 	numbers = ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items())
 	p.add_argument("--commands", type=positive, metavar="N", help="of %s" % numbers)
 	held = "MiB that the starting process holds in spawn (default %s)" % commas(scenario.PARENTS)
-	p.add_argument("--parents", type=counts, metavar="M,N", help=held)
+	p.add_argument("--parents", type=counts, metavar="M,N", default=scenario.PARENTS, help=held)
 	crowds = "connections in crowd (default %s)" % commas(served.CROWDS)
 	p.add_argument("--crowds", type=counts, metavar="M,N", default=served.CROWDS, help=crowds)
 	sizes = ", ".join("%s (%s)" % (name, commas(n)) for name, n in large.SIZES.items())

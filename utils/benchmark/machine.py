@@ -8,8 +8,6 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # cgroups 2 and 1
-
 
 def describe_machine(work: str, command: Sequence[str], versions: Dict[str, str]) -> Dict[str, Any]:
 	"""Describe the machine, the work folder's file system and the programs, as they are now."""
@@ -43,15 +41,6 @@ def processor() -> str:
 def memory_gib() -> Optional[float]:
 	found = re.search(r"^MemTotal:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
 	return round(int(found.group(1)) / 1024 / 1024, 1) if found else None
-
-
-def memory_free() -> Optional[int]:
-	"""The free memory in MiB, without swapping, or less if a container has a limit."""
-	available = re.search(r"^MemAvailable:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
-	if not available:
-		return None
-	limits = [read(path).strip() for path in MEMORY_LIMITS]
-	return min([int(available.group(1)) >> 10, *(int(limit) >> 20 for limit in limits if limit.isdigit())])
 
 
 def system() -> str:

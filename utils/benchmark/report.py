@@ -88,11 +88,6 @@ def position(names: Sequence[str], name: Optional[str]) -> int:
 	return names.index(name) if name in names else len(names)
 
 
-def baseline_of(record: Record, scenario: str) -> Optional[str]:
-	"""The contender that the others are compared with in a scenario."""
-	return record["scenarios"][scenario]["baseline"]
-
-
 def base_of(lanes: Sequence[Lane], baseline: Optional[str]) -> Optional[Lane]:
 	"""The lane that the others are compared with: the first one of the contender that was chosen for it."""
 	return next((lane for lane in lanes if lane.contender == baseline), None)
@@ -104,7 +99,7 @@ def rows_of(record: Record, runs: Sequence[Run], measures: Sequence[str]) -> Lis
 	values = lanes_of(runs, measures[0])
 	beside = [lanes_of(runs, measure) for measure in measures[1:]]
 	lanes = rank(values, settings["contenders"], settings["interpreters"])
-	base = values.get(base_of(lanes, baseline_of(record, runs[0]["scenario"])) or Lane("", None), {})
+	base = values.get(base_of(lanes, record["scenarios"][runs[0]["scenario"]]["baseline"]) or Lane("", None), {})
 	base_median = summarize(list(base.values())).median if base else 0.0
 	rows = []
 	for lane in lanes:
@@ -240,7 +235,7 @@ def name_baselines(record: Record) -> str:
 	"""The baselines: one contender, or one for each scenario."""
 	scenarios: Dict[str, List[str]] = {}
 	for scenario in dict.fromkeys(run["scenario"] for run in record["runs"]):
-		scenarios.setdefault(baseline_of(record, scenario) or "", []).append(scenario)
+		scenarios.setdefault(record["scenarios"][scenario]["baseline"] or "", []).append(scenario)
 	scenarios.pop("", None)
 	if len(scenarios) == 1:
 		return next(iter(scenarios))
