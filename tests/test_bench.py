@@ -114,13 +114,15 @@ def filled_record() -> Dict[str, Any]:
 		"flags": None,
 		"seed": 0,
 		"commands": {},
+		"real": {},
 		"notes": {"fast": "cuts corners"},
 	}
 	machine = {"versions": {"make": "GNU Make 4.3"}, "memory_gib": 2.0}
 	machine.update(dict.fromkeys(("processor", "cores", "system", "kernel", "filesystem", "load", "date"), "some"))
 	machine["command"] = "bench.py spin"
-	about = {"spin": {"title": "round and round", "measures": [["wall", "s"], ["peak", "MiB"]], "compiles": True}}
-	filled = ledger.new_record(settings, machine, about, [["sccache", "is not installed"]])
+	about = {"title": "round and round", "measures": [["wall", "s"], ["peak", "MiB"]], "compiles": True}
+	about["baseline"] = "slow"
+	filled = ledger.new_record(settings, machine, {"spin": about}, [["sccache", "is not installed"]])
 	filled["runs"] = [run_of("fast", 0, 1.0), run_of("slow", 0, 2.0), run_of("slow", 1, 4.0), run_of("fast", 1, 3.0)]
 	filled["finished"] = True
 	return filled
@@ -234,23 +236,23 @@ def test_plan_edits_in_step() -> None:
 def test_plan_without_compilers() -> None:
 	"""What compiles nothing is run once for all compilers, and a cache for compilers takes no part in it."""
 	lanes = [lane(n, c, "python3") for c in ("g++", "clang++") for n in ("waf", "waf+ccache")] + [lane("ninja")]
-	steps = campaign.plan([scenario.SCENARIOS["client"], scenario.SCENARIOS["dispatch"]], lanes, 1)
+	steps = campaign.plan([scenario.SCENARIOS["client"], scenario.SCENARIOS["curve"]._replace(jobs=())], lanes, 1)
 	assert [(s.scenario.name, *s.lane.names) for s in steps] == [
 		("client", "waf", "", "python3"),
-		("dispatch", "waf", "", "python3"),
-		("dispatch", "ninja", "", ""),
+		("curve", "waf", "", "python3"),
+		("curve", "ninja", "", ""),
 	]
 
 
 def test_progress_estimates_what_remains() -> None:
-	"""A kind of step that was done counts as it took, an unknown one as the mean, one that was dropped not at all."""
-	progress = Progress(io.StringIO(), ["a", "b", "c", "a", "d"])
-	assert progress.remaining(0) is None
-	progress.ahead.learn("a", 1, 2.0)
-	progress.ahead.learn("b", 1, 4.0)
-	assert progress.remaining(2) == 3.0 + 2.0 + 3.0
-	progress.drop(["c", "d"])
-	assert progress.remaining(2) == 2.0
+	"""A kind of step that was done counts as it took, an unknown one as the mean; at first nothing is said."""
+	stream = io.StringIO()
+	progress = Progress(stream)
+	progress.begin("first", [("a", 1)])
+	progress.learn("a", 1, 2.0)
+	progress.learn("b", 1, 4.0)
+	progress.begin("next", [("c", 1), ("a", 1)])
+	assert stream.getvalue() == "first\nnext, about 5 s left\n"
 	assert [duration(s) for s in (5.4, 65, 3720)] == ["5 s", "1 min 05 s", "1 h 02 min"]
 
 

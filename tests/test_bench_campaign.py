@@ -270,14 +270,25 @@ def await_file(path: pathlib.Path, process: "subprocess.Popen[str]", seconds: fl
 
 
 def test_commands_without_compilers(tmp_path: pathlib.Path) -> None:
-	"""``client`` measures one thread and two, ``dispatch`` everybody who can run commands at all."""
+	"""``client`` measures one thread and two, ``curve`` everybody who can run commands at all."""
 	need("ninja", "make", "xargs")
-	args = ("client", "dispatch", "--contenders", "waf-nopool,ninja,make,xargs", "--commands", "8", "--repeat", "1")
+	args = (
+		"client",
+		"curve",
+		"--contenders",
+		"waf-nopool,ninja,make,xargs",
+		"--jobs",
+		"2",
+		"--commands",
+		"8",
+		"--repeat",
+		"1",
+	)
 	done = finish(tmp_path, start(tmp_path, *args))
 	assert done.status == 0, done.err
 	parts = [run["part"] for run in done.record["runs"] if run["scenario"] == "client"]
 	assert parts == ["1 thread", "2 threads"]
-	assert sorted(done.values("dispatch")) == ["make", "ninja", "waf-nopool", "xargs"]
+	assert sorted(done.values("curve")) == ["make", "ninja", "waf-nopool", "xargs"]
 	assert done.left == []
 
 

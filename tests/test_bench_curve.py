@@ -1,4 +1,4 @@
-"""utils/bench.py curve: dispatch for more and more slots, and the program of C that it is held against."""
+"""utils/bench.py curve: commands for more and more slots, and the program of C that it is held against."""
 
 import os
 import pathlib
@@ -21,7 +21,6 @@ from test_bench import filled_record, run_of  # noqa: E402
 from test_bench_campaign import finish, need, start  # noqa: E402
 
 CURVE = scenario.SCENARIOS["curve"]
-DISPATCH = scenario.SCENARIOS["dispatch"]
 
 # ---- the plan
 
@@ -29,16 +28,14 @@ DISPATCH = scenario.SCENARIOS["dispatch"]
 def test_points_of_a_scenario() -> None:
 	"""A scenario has the numbers of jobs that were asked for, or else its own, or else leaves it to the processors."""
 	assert CURVE.points(None) == (2, 4, 8, 16, 32, 64, 128, 256, 512)
-	assert DISPATCH.points(None) == (64,)
 	assert scenario.SCENARIOS["full"].points(None) == (0,)
 	assert {one.points(3) for one in scenario.SCENARIOS.values()} == {(3,)}
 
 
 def test_commands_grow_with_the_slots() -> None:
-	"""A curve has so many commands for each slot, ``dispatch`` as many as it was told, and others have none."""
-	settings = {"commands": {"curve": 20, "dispatch": 1000, "tasks": 7}}
+	"""A curve has so many commands for each slot, and others have none."""
+	settings = {"commands": {"curve": 20, "tasks": 7}}
 	assert [CURVE.commands(settings, jobs) for jobs in (2, 512)] == [40, 10240]
-	assert DISPATCH.commands(settings, 64) == 1000
 	assert scenario.SCENARIOS["tasks"].commands(settings, 2) == scenario.SCENARIOS["full"].commands(settings, 2) == 0
 
 
@@ -54,7 +51,7 @@ def test_lanes_stand_side_by_side_at_each_point() -> None:
 	]
 	assert len({step.kind for step in steps}) == 4
 	assert steps[2].text == "curve -j4, ninja, repetition 1"
-	assert [step.part for step in campaign.plan([DISPATCH], lanes, 1)] == ["", ""]
+	assert [step.part for step in campaign.plan([CURVE._replace(jobs=(64,))], lanes, 1)] == ["", ""]
 
 
 # ---- what it notes

@@ -60,12 +60,12 @@ def ping(line: hosts.Hosts, count: int = 20) -> int:
 		command = [sys.executable, "-c", say, to.address, *map(str, words)]
 		subprocess.run(line.hosts[0].enter(command), check=True, timeout=60)
 
-	before = line.counts()
+	before = line.say("counts")
 	send(*range(count))
-	wait_until("all were carried or lost", lambda: sum(line.counts().values()) == sum(before.values()) + count)
-	line.lose(0)
+	wait_until("all were carried or lost", lambda: sum(line.say("counts").values()) == sum(before.values()) + count)
+	line.say("loss", 0, 1)
 	for host in line.hosts:
-		line.join(host)
+		line.say("join", host.number)
 	send("last")
 	out, _ = hearer.communicate(timeout=60)
 	return int(out)
@@ -82,7 +82,7 @@ def test_a_line_loses_the_same_again(line: hosts.Hosts) -> None:
 	"""A share, chosen by the seed."""
 	found = set()
 	for _ in range(2):
-		line.lose(0.5, seed=5)
+		line.say("loss", 0.5, 5)
 		found.add(ping(line, 100))
 	assert len(found) == 1 and 20 < found.pop() < 80
 
@@ -90,7 +90,7 @@ def test_a_line_loses_the_same_again(line: hosts.Hosts) -> None:
 @pytest.mark.parametrize("number", [0, 1])
 def test_who_is_cut_off_hears_nothing(line: hosts.Hosts, number: int) -> None:
 	"""Nor is heard."""
-	line.cut(line.hosts[number])
+	line.say("cut", line.hosts[number].number)
 	assert ping(line) == 0
 
 

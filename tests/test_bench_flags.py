@@ -38,24 +38,6 @@ def test_flags_are_priced(tmp_path: pathlib.Path, engine: str) -> None:
 	assert rows[0].split()[6] == "1.00" and done.left == []
 
 
-def test_a_check_before_the_compiler(tmp_path: pathlib.Path, engine: str) -> None:
-	"""A checker sees each source with the flags of its compile, and not what the cache answers for both."""
-	need("gcc", "ninja")
-	folder = tmp_path / "bin"
-	folder.mkdir()
-	tidy = folder / "clang-tidy"
-	tidy.write_text('#!/bin/sh\necho "$@" >> %s\n' % (tmp_path / "seen"))
-	tidy.chmod(0o755)
-	argv = ("flags", "--contenders", "ninja+wafcc", *TINY, "--repeat", "1", "--flags=-DMARK", "--extras=clang-tidy")
-	path = os.pathsep.join([str(folder), os.environ["PATH"]])
-	done = finish(tmp_path, start(tmp_path, *argv, WAFD=engine, PATH=path))
-	assert done.status == 0, done.err
-	assert "clang-tidy" in [run["part"] for run in done.record["runs"]]
-	seen = [line for line in (tmp_path / "seen").read_text().splitlines() if "probe" not in line.split(" -- ")[0]]
-	assert len(seen) >= 2
-	assert all("-DMARK" in line and line.startswith("--quiet --checks=") for line in seen)
-
-
 def test_what_fails_on_the_project_is_left_out(tmp_path: pathlib.Path, engine: str) -> None:
 	"""Flags with which something small compiles but the project does not are told of; the others are measured."""
 	need("gcc", "ninja")
@@ -76,18 +58,14 @@ def test_probes(tmp_path: pathlib.Path) -> None:
 	need("gcc")
 	compiler = both_commands("gcc")
 	env = dict(os.environ)
-	assert price.probe(price.Extra("-O2", "-O2"), compiler, "both", str(tmp_path), env).reason == ""
-	found = price.probe(price.Extra("odd", "-fno-such-flag"), compiler, "c", str(tmp_path), env)
-	assert "no-such-flag" in found.reason
-	found = price.probe(price.Extra("tidy", checker="no-such-checker"), compiler, "c", str(tmp_path), env)
-	assert "no-such-checker" in found.reason
+	assert price.find_refusal("-O2", compiler, "both", str(tmp_path), env) == ""
+	assert "no-such-flag" in price.find_refusal("-fno-such-flag", compiler, "c", str(tmp_path), env)
 
 
 def test_extras() -> None:
 	"""Flags that nobody thought of are compared as they are; the plain build always comes first."""
-	assert [extra.name for extra in price.extras_of(None)] == [extra.name for extra in price.EXTRAS]
-	assert [extra.flags for extra in price.extras_of(["-O2 -flto", "-g"])] == ["", "-O2 -flto", "-g"]
-	assert price.extras_of(["clang-tidy"])[1].checker == "clang-tidy"
+	assert list(price.flag_sets(None)) == [price.PLAIN, *price.FLAGS]
+	assert list(price.flag_sets(["-O2 -flto", "-g"]).values()) == ["", "-O2 -flto", "-g"]
 
 
 def test_who_takes_part() -> None:
@@ -106,7 +84,12 @@ def run_of(part: str, repetition: int, wall: float) -> Any:
 def test_ratios_are_to_plain() -> None:
 	"""The table is in the order of the flags, each is paired with the plain build of its repetition."""
 	runs = [run_of("-O2", 0, 3.0), run_of("plain", 0, 1.0), run_of("plain", 1, 10.0), run_of("-O2", 1, 40.0)]
-	about = {"title": "t", "measures": [["wall", "s"], ["warm", "s"], ["back", "%"]], "rows": ["plain", "-O2"]}
+	about = {
+		"title": "t",
+		"measures": [["wall", "s"], ["warm", "s"], ["back", "%"]],
+		"rows": ["plain", "-O2"],
+		"baseline": None,
+	}
 	settings = {"contenders": ["ninja+wafcc"], "interpreters": [], "baseline": None}
 	record = {"runs": runs, "scenarios": {"flags": about}, "settings": settings}
 	(text,) = report.show_all_rows(record, "flags", report.tables_of(runs), False)

@@ -13,11 +13,11 @@ from test_bench_campaign import BENCH, Done, finish, need, start
 
 sys.path.insert(0, str(BENCH.parent))
 
-from benchmark import cache, contender, frames
+from benchmark import cache, contender, hit
 from benchmark.cache import CACHES
 from benchmark.hit import PARTS
 
-HITS = BENCH.parent / "benchmark" / "projects" / "hits"
+SPAWN = BENCH.parent / "benchmark" / "projects" / "spawn"
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +25,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 	"""A folder with both programs."""
 	need("cc")
 	folder = tmp_path_factory.mktemp("hits")
-	for name in ("repeat", "ask"):
-		subprocess.run(["cc", "-o", str(folder / name), str(HITS / (name + ".c"))], check=True)
+	for name in ("spawn", "ask"):
+		subprocess.run(["cc", "-o", str(folder / name), str(SPAWN / (name + ".c"))], check=True)
 	return folder
 
 
@@ -35,24 +35,14 @@ def run(*argv: object) -> "subprocess.CompletedProcess[str]":
 	return subprocess.run(list(map(str, argv)), capture_output=True, encoding="utf-8", timeout=60)
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("name", ["repeat", "ask"])
-def test_no_warnings(tmp_path: pathlib.Path, compiler: str, name: str) -> None:
-	"""The C sources give no warning."""
-	need(compiler)
-	flags = ["-O2", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror"]
-	assert run(compiler, *flags, "-o", tmp_path / "program", HITS / (name + ".c")).stderr == ""
-
-
 # ---- the programs that measure
 
 
 def test_every_run_has_its_number(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
 	"""The command runs so many times, each with the next number, and what one took is answered."""
 	answer = tmp_path / "answer.json"
-	done = run(
-		programs / "repeat", 7, 3, answer, "/bin/sh", "-c", 'echo "$1 $2" >> "$0"', tmp_path / "runs", "a{}b", "c"
-	)
+	command = ("/bin/sh", "-c", 'echo "$1 $2" >> "$0"', tmp_path / "runs", "a{}b", "c")
+	done = run(programs / "spawn", "posix_spawn", 0, 7, 0, 3, 0, answer, *command)
 	assert done.returncode == 0, done.stderr
 	assert (tmp_path / "runs").read_text() == "a7b c\na8b c\na9b c\n"
 	values = json.loads(answer.read_text())
@@ -62,7 +52,7 @@ def test_every_run_has_its_number(programs: pathlib.Path, tmp_path: pathlib.Path
 
 def test_failing_command(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
 	"""A command that does not succeed is told of, and nothing is answered."""
-	done = run(programs / "repeat", 0, 3, tmp_path / "answer.json", "/bin/false", "x")
+	done = run(programs / "spawn", "posix_spawn", 0, 0, 0, 3, 0, tmp_path / "answer.json", "/bin/false", "x")
 	assert done.returncode == 1 and "ended with the status" in done.stderr
 	assert not (tmp_path / "answer.json").exists()
 
@@ -81,8 +71,8 @@ def ask(programs: pathlib.Path, ours: cache.EngineCache, argv: List[str], count:
 	"""Ask for so many commands, of which all but the first must be hits."""
 	folder = pathlib.Path(ours.folder)
 	(folder / "answer.json").unlink() if (folder / "answer.json").exists() else None
-	frames.write_frames(str(folder / "frames"), {"PATH": "/usr/bin:/bin"}, str(folder), argv, range(count))
-	done = run(programs / "ask", frames.socket_of(ours.engine), folder / "frames", window, folder / "answer.json")
+	hit.write_frames(str(folder / "frames"), {"PATH": "/usr/bin:/bin"}, str(folder), argv, range(count))
+	done = run(programs / "ask", hit.socket_of(ours.engine), folder / "frames", window, folder / "answer.json")
 	assert (done.returncode == 0) == (folder / "answer.json").exists()
 	return json.loads((folder / "answer.json").read_text()) if done.returncode == 0 else {"error": done.stderr}
 

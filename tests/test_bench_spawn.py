@@ -15,15 +15,13 @@ from test_bench_campaign import BENCH, Done, finish, need, start
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SPAWN = ROOT / "utils" / "benchmark" / "projects" / "spawn"
-INCLUDE = "-I%s" % (SPAWN.parent / "hits")  # the header that all such programs measure with
 sys.path.insert(0, str(BENCH.parent))
 
 import bench  # noqa: E402
 from benchmark import contender, report  # noqa: E402
-from benchmark.mistake import Mistake  # noqa: E402
-from benchmark.scenario import PARENTS, SCENARIOS  # noqa: E402
+from benchmark.scenario import SCENARIOS  # noqa: E402
 
-C_WAYS = ("vfork", "posix_spawn", "fork", "system", "popen")
+C_WAYS = ("vfork", "posix_spawn", "fork")
 PYTHON_WAYS = ("subprocess", "waf")
 WAYS = [(way, piped) for way in (*C_WAYS, *PYTHON_WAYS) for piped in (0, 1)]
 
@@ -35,7 +33,7 @@ def starter(tmp_path_factory: pytest.TempPathFactory) -> str:
 	"""The program that starts others in each way that C has."""
 	need("cc")
 	path = tmp_path_factory.mktemp("spawn") / "spawn"
-	subprocess.run(["cc", INCLUDE, "-o", str(path), str(SPAWN / "spawn.c")], check=True)
+	subprocess.run(["cc", "-o", str(path), str(SPAWN / "spawn.c")], check=True)
 	return str(path)
 
 
@@ -53,7 +51,7 @@ def spawns(starter: str, tmp_path: pathlib.Path) -> Spawns:
 		program.write_text("#!/bin/sh\n%s\n" % script)
 		program.chmod(0o755)
 		argv = [starter] if way in C_WAYS else [sys.executable, str(SPAWN / "spawn.py")]
-		argv += [way, str(piped), str(count), str(parent), str(answer), str(program)]
+		argv += [way, str(piped), "0", str(count // 10 + 1), str(count), str(parent), str(answer), str(program)]
 		done = subprocess.run(
 			argv, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=60, cwd=str(tmp_path)
 		)
@@ -66,7 +64,7 @@ def spawns(starter: str, tmp_path: pathlib.Path) -> Spawns:
 def test_no_warnings(tmp_path: pathlib.Path, compiler: str) -> None:
 	"""The C sources give no warning."""
 	need(compiler)
-	flags = ["-O2", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror", INCLUDE]
+	flags = ["-O2", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror"]
 	for source in sorted(SPAWN.glob("*.c")):
 		argv = [compiler, *flags, "-o", str(tmp_path / "program"), str(source)]
 		assert subprocess.run(argv, capture_output=True, encoding="utf-8").stderr == "", source
@@ -78,21 +76,21 @@ def test_every_start_is_real(spawns: Spawns, tmp_path: pathlib.Path, way: str, p
 	done, values = spawns("echo x >> runs", way, piped, count=20)
 	assert done.returncode == 0, done.stderr
 	assert (tmp_path / "runs").read_text().count("x") == 20 + 3
-	assert sorted(values) == ["system", "user", "wall"]
+	assert {"system", "user", "wall"} <= set(values)
 	assert values["wall"] > 0 and values["user"] >= 0 and values["system"] >= 0
 
 
 @pytest.mark.parametrize(("way", "piped"), WAYS)
 def test_pipes(spawns: Spawns, way: str, piped: int) -> None:
-	"""What the program writes is taken with pipes, and goes where the parent's goes without; popen has one anyway."""
+	"""What the program writes is taken with pipes, and goes where the parent's goes without."""
 	done, _ = spawns("echo output; echo error >&2", way, piped)
 	assert done.returncode == 0, done.stderr
 	runs = 3 + 1
-	assert done.stdout == ("" if piped or way == "popen" else "output\n" * runs)
+	assert done.stdout == ("" if piped else "output\n" * runs)
 	assert done.stderr == ("" if piped else "error\n" * runs)
 
 
-@pytest.mark.parametrize("way", ["vfork", "posix_spawn", "fork", "popen", "subprocess", "waf"])
+@pytest.mark.parametrize("way", ["vfork", "posix_spawn", "fork", "subprocess", "waf"])
 def test_pipes_are_read_while_it_runs(spawns: Spawns, way: str) -> None:
 	"""A program that writes more than a pipe holds does not wait for ever."""
 	done, _ = spawns("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2", way, 1, count=1)
@@ -124,7 +122,7 @@ def test_parent_holds_memory(spawns: Spawns, tmp_path: pathlib.Path, way: str) -
 
 def options(**changes: object) -> argparse.Namespace:
 	"""A command line's options."""
-	given = {"scenarios": ["spawn"], "contenders": None, "baseline": None, "parents": None, "engines": {}}
+	given = {"scenarios": ["spawn"], "contenders": None, "baseline": None, "engines": {}}
 	return argparse.Namespace(**{**given, **changes})
 
 
@@ -154,20 +152,6 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) ->
 	monkeypatch.setenv("PATH", str(tmp_path))
 	assert contender.find_contender("vfork").missing() == "cc is not installed"
 	assert contender.find_contender("subprocess").missing() == "cc is not installed"
-
-
-def test_parents_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-	"""A parent that is too large is left out with a reason, and refused for who asked for it."""
-	monkeypatch.setattr(bench, "memory_free", lambda: 400)
-	assert bench.choose_parents(options()) == (
-		[10, 100],
-		[("spawn, parent of 1000 MiB", "too large for 400 MiB of free memory")],
-	)
-	with pytest.raises(Mistake, match="a parent of 300 MiB is too large for 400 MiB of free memory: see --parents"):
-		bench.choose_parents(options(parents=[10, 300]))
-	assert bench.choose_parents(options(scenarios=["full"], parents=[300])) == ([], [])
-	monkeypatch.setattr(bench, "memory_free", lambda: None)
-	assert bench.choose_parents(options()) == (list(PARENTS), [])
 
 
 def test_legend_with_two_baselines() -> None:
@@ -205,7 +189,7 @@ def parts_of(done: Done) -> Dict[str, List[str]]:
 def test_campaign(tmp_path: pathlib.Path) -> None:
 	"""Each contender is measured from each parent, and compared with the first one."""
 	need("cc")
-	names = ["posix_spawn", "fork-pipes", "system-pipes", "popen", "subprocess", "wafpool"]
+	names = ["posix_spawn", "fork-pipes", "subprocess", "wafpool"]
 	args = ("spawn", "--contenders", ",".join(names), "--commands", "5", "--parents", "1,2", "--repeat", "1")
 	done = finish(tmp_path, start(tmp_path, *args))
 	assert done.status == 0, done.err
@@ -214,7 +198,7 @@ def test_campaign(tmp_path: pathlib.Path) -> None:
 		assert sorted(run["values"]) == ["processor", "system", "user", "wall"]
 		assert run["values"]["processor"] == pytest.approx(run["values"]["user"] + run["values"]["system"])
 	assert "as a multiple of the one of posix_spawn." in done.out
-	assert re.search(r"^popen: one pipe", done.out, re.MULTILINE)
+	assert re.search(r"^wafpool: always with two pipes", done.out, re.MULTILINE)
 	assert "5 commands in spawn" in done.out
 	assert done.left == [] and os.listdir(str(done.work)) == []
 
@@ -231,14 +215,14 @@ def test_through_the_engine(tmp_path: pathlib.Path, engine: str) -> None:
 
 
 def test_odd_work_folder(tmp_path: pathlib.Path, engine: str) -> None:
-	"""The name of the work folder does not matter: neither to a shell, nor to what is preloaded for parking."""
+	"""The name of the work folder does not matter to what is preloaded for parking."""
 	need("cc")
 	folder = tmp_path / "it's $HOME"
 	folder.mkdir()
-	args = ("spawn", "--contenders", "system-pipes,parked", "--commands", "5", "--parents", "1", "--repeat", "1")
+	args = ("spawn", "--contenders", "fork-pipes,parked", "--commands", "5", "--parents", "1", "--repeat", "1")
 	done = finish(folder, start(folder, *args, WAFD=engine))
 	assert done.status == 0, done.err
-	assert sorted(parts_of(done)) == ["parked", "system-pipes"]
+	assert sorted(parts_of(done)) == ["fork-pipes", "parked"]
 	assert done.left == [] and os.listdir(str(done.work)) == []
 
 
@@ -264,7 +248,6 @@ def test_not_parked(tmp_path: pathlib.Path, engine: str) -> None:
 	("argv", "words"),
 	[
 		(["--parents", "10,x"], "'x' is not a number above zero"),
-		(["--parents", "999999999"], "a parent of 999999999 MiB is too large for"),
 		(["--contenders", "waf"], "scenario spawn: no contender can run it: add one of vfork"),
 		(["--contenders", "vfork+ccache"], "no contender can run it"),
 	],

@@ -1,6 +1,5 @@
 """utils/compare.py: real comparisons of tiny projects, going on after an interruption, and what is shown of them."""
 
-import csv
 import io
 import json
 import os
@@ -20,11 +19,12 @@ COMPARE = ROOT / "utils" / "compare.py"
 MARK = "TEST_OF_BENCH"
 sys.path.insert(0, str(COMPARE.parent))
 
-from benchmark import bounds, courses, figures, ledger, progress  # noqa: E402
+from benchmark import courses, figures, ledger  # noqa: E402
 from benchmark.contender import find_contender  # noqa: E402
 from benchmark.interpreter import discover_interpreters  # noqa: E402
 from benchmark.mistake import Mistake  # noqa: E402
 from benchmark.plot import Scale  # noqa: E402
+from benchmark.progress import Progress  # noqa: E402
 from benchmark.table import number  # noqa: E402
 
 SMALL = ("--contenders", "ninja,make", "--scenarios", "full,noop", "--tasks", "2,4", "--repeat", "2,2")
@@ -71,12 +71,11 @@ MADE = ("--contenders", "ninja,make", "--scenarios", "full,noop", "--language", 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-	"""The folder of a comparison of two contenders in two sizes, with a file of each format."""
+	"""The folder of a comparison of two contenders in two sizes, with its page."""
 	need("ninja", "make", "gcc")
 	folder = tmp_path_factory.mktemp("made")
 	args = [*MADE, "--tasks", "2,20"]
-	formats = [word for name in ("html", "csv", "markdown") for word in ("--" + name, str(folder / ("r." + name)))]
-	done = run(folder, *args, "--repeat", "3,1", *formats)
+	done = run(folder, *args, "--repeat", "3,1", "--html", str(folder / "r.html"))
 	assert done.status == 0, done.err
 	(folder / "out").write_text(done.out)
 	assert os.listdir(str(folder / "work")) == [] and processes_marked(folder) == []
@@ -294,56 +293,16 @@ def test_what_is_no_ledger(tmp_path: pathlib.Path, made: pathlib.Path) -> None:
 	assert "has version 9 and this compare.py reads version 1" in show(path).err
 
 
-# ---- several ledgers
+# ---- sessions
 
 
-@pytest.fixture
-def other_machine(made: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
-	"""The same ledger as if another machine had made it."""
-	path = tmp_path / "there.jsonl"
-	lines = [json.loads(line) for line in (made / "r.jsonl").read_text().splitlines()]
-	for line in lines:
-		if line["kind"] == "machine":
-			line["machine"].update(processor="Abacus 9000", cores=64)
-		if line["kind"] == "run":
-			line["started"] += 1e6
-	path.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
-	return path
-
-
-def test_other_machines_are_refused(made: pathlib.Path, other_machine: pathlib.Path, tmp_path: pathlib.Path) -> None:
-	"""Runs of different machines are put together only on demand, and every format says so."""
-	done = show(made / "r.jsonl", other_machine)
-	assert done.status == 2 and "these runs are of different machines (processor" in done.err
-	assert "Abacus 9000" in done.err and done.err.count("\n") == 1
-	files = {name: tmp_path / name for name in ("html", "csv", "markdown")}
-	args = [word for name, path in files.items() for word in ("--" + name, path)]
-	done = show(made / "r.jsonl", other_machine, "--different-machines", *args)
-	assert done.status == 0, done.err
-	for text in (done.out, *(path.read_text() for path in files.values())):
-		assert "Runs of 2 different machines stand side by side" in text
-	assert "ninja on machine 2" in done.out
-	warned = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
-	assert {row["machine"] for row in warned} == {"1", "2"} and all(row["warning"] for row in warned)
-
-
-def test_resuming_elsewhere_is_refused(tmp_path: pathlib.Path, other_machine: pathlib.Path) -> None:
-	"""A ledger of another machine is not gone on with unless that is asked for."""
-	other_machine.rename(tmp_path / "r.jsonl")
+def test_resuming_elsewhere_is_refused(made: pathlib.Path, tmp_path: pathlib.Path) -> None:
+	"""A ledger of another machine is not gone on with."""
+	lines = lines_of(made / "r.jsonl", "machine")
+	text = (made / "r.jsonl").read_text()
+	(tmp_path / "r.jsonl").write_text(text.replace(lines[0]["machine"]["processor"], "Abacus 9000"))
 	done = run(tmp_path, *MADE, "--tasks", "2,20", "--repeat", "3,1")
 	assert done.status == 2 and "was begun on another machine (processor" in done.err, done.err
-
-
-def test_ledgers_of_one_machine_are_put_together(made: pathlib.Path, tmp_path: pathlib.Path) -> None:
-	"""The runs of both count, those of the same ledger only once; other options are refused, or told of."""
-	path = tmp_path / "again.jsonl"
-	text = (made / "r.jsonl").read_text()
-	path.write_text(re.sub(r'"started": (\d)', r'"started": 9\1', text))
-	twice = figures.figures_of([ledger.read_ledger(str(p)) for p in (made / "r.jsonl", path, path)])
-	assert [row.spreads["wall"].count for row in twice.groups[0].rows] == [6, 6, 2, 2]
-	path.write_text(text.replace('"seed": 0', '"seed": 5'))
-	assert "has other options (seed was 0 and is 5): --anyway" in show(made / "r.jsonl", path).err
-	assert "was made with other options: seed was 0" in show(made / "r.jsonl", path, "--anyway").out
 
 
 # ---- what is said
@@ -351,7 +310,7 @@ def test_ledgers_of_one_machine_are_put_together(made: pathlib.Path, tmp_path: p
 
 def run_of(contender: str, wall: float, turn: int, **changes: Any) -> Dict[str, Any]:
 	"""A run as figures take it."""
-	base = {"work": "idle", "scenario": "full", "compiler": None, "interpreter": None, "tasks": 10, "session": (0, 0)}
+	base = {"work": "idle", "scenario": "full", "compiler": None, "interpreter": None, "tasks": 10, "machine": 0}
 	return {**base, "contender": contender, "round": turn, "values": {"wall": wall}, "started": turn, **changes}
 
 
@@ -367,32 +326,21 @@ def run_of(contender: str, wall: float, turn: int, **changes: Any) -> Dict[str, 
 def test_verdicts(mine: Any, theirs: Any, words: str) -> None:
 	"""Who is faster is said only where the ranges do not overlap, and of three runs of each at least."""
 	both = [[run_of(name, wall, n) for n, wall in enumerate(walls)] for name, walls in (("a", mine), ("b", theirs))]
-	row = figures.row_of(figures.Who("a", None, 0), 10, *both)
+	row = figures.row_of(figures.Who("a", None), 10, *both)
 	assert row.verdict == words
 
 
 def test_pairs_stay_in_their_session() -> None:
 	"""Rounds that an interruption lies between are no pairs."""
-	mine = [run_of("a", 1.0, 0), run_of("a", 4.0, 1, session=(0, 1))]
+	mine = [run_of("a", 1.0, 0), run_of("a", 4.0, 1, machine=1)]
 	base = [run_of("b", 2.0, 0), run_of("b", 2.0, 1)]
-	assert figures.row_of(figures.Who("a", None, 0), 10, mine, base).paired == 0.5
+	assert figures.row_of(figures.Who("a", None), 10, mine, base).paired == 0.5
 
 
-def test_formats(made: pathlib.Path) -> None:
-	"""The terminal, Markdown and CSV have the same figures, which are those of the runs; ``show`` has them again."""
+def test_shown_again(made: pathlib.Path) -> None:
+	"""The terminal has the medians of the runs, and ``show`` has them again."""
 	runs = [r for r in lines_of(made / "r.jsonl") if (r["contender"], r["scenario"], r["tasks"]) == ("make", "full", 2)]
 	middle = sorted(r["values"]["wall"] for r in runs)[1]
-	rows = list(csv.DictReader(io.StringIO((made / "r.csv").read_text())))
-	assert len(rows) == 2 * 2 * 2 * 3
-	mine = [
-		r for r in rows if (r["contender"], r["scenario"], r["tasks"], r["measure"]) == ("make", "full", "2", "wall")
-	]
-	assert [float(r["median"]) for r in mine] == [middle] and mine[0]["runs"] == "3"
-	tables = (made / "r.markdown").read_text().split("\n## ")[1:]
-	assert [table.split(":")[0] for table in tables] == ["full, gcc", "noop, gcc"]
-	for table in tables:
-		lines = table.partition("\n- ")[0].splitlines()
-		assert [line.count("|") for line in lines if line.startswith("|")] == [13] * 6
 	assert " %s " % number(middle) in (made / "out").read_text()
 	again = show(made / "r.jsonl")
 	assert again.out.strip() and (made / "out").read_text().startswith(again.out.rstrip("\n"))
@@ -473,52 +421,14 @@ def test_courses() -> None:
 	assert names(everything, "xargs") == ["full"]
 
 
-def test_bounds(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-	"""Sizes are refused that in proportion would take too long, or more memory or disk than there is."""
-	found = bounds.Bounds("idle", str(tmp_path), 10)
-	monkeypatch.setattr(bounds, "memory_free", lambda: 1000)
-	found.learn("waf", 100, 2.0, 50.0)
-	assert found.refuse_lane("waf", 400) == ""
-	assert "100 tasks took 2 s, and the limit is 10 s" in found.refuse_lane("waf", 600)
-	found.learn("large", 100, 0.1, 100.0)
-	assert "about 1250 MiB of memory, and 1000 are free" in found.refuse_lane("large", 1000)
-	assert found.refuse_size(1000, 4) == ""
-	assert "would take about" in found.refuse_size(10**12, 4)
-	before = found.used() - 10**12
-	found.learn_size(before, 1000, 1)
-	assert found.bytes_each >= 10**9
-
-
 def test_estimates() -> None:
 	"""What remains is judged by the same lane in smaller sizes, as a line through the last two; others by the mean."""
-	ahead = progress.Ahead()
+	ahead = Progress(io.StringIO())
 	assert ahead.estimate([("waf", 10)]) is None
 	ahead.learn("waf", 100, 2.0)
 	assert ahead.estimate([("waf", 200), ("ninja", 100)]) == 4.0 + 2.0
 	ahead.learn("waf", 200, 3.0)
 	assert ahead.estimate([("waf", 400)]) == pytest.approx(5.0)
-
-
-class Terminal(io.StringIO):
-	"""A terminal that remembers what it was told."""
-
-	def isatty(self) -> bool:
-		return True
-
-
-def test_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
-	"""On a terminal a line shows what runs now and what remains, and gives way to the result."""
-	monkeypatch.setattr(progress.Ticker, "PERIOD", 0.01)
-	terminal = Terminal()
-	ticker = progress.Ticker(terminal)
-	ticker.begin("full, waf", 100.0)
-	deadline = time.monotonic() + 30
-	while "about 1 min 40 s left" not in terminal.getvalue():
-		assert time.monotonic() < deadline, terminal.getvalue()
-		time.sleep(0.005)
-	ticker.done("3.2 s", 50.0)
-	ticker.stop()
-	assert terminal.getvalue().endswith("\r\033[Kfull, waf: 3.2 s, about 50 s left\n")
 
 
 def test_interpreters_are_found_once(tmp_path: pathlib.Path) -> None:

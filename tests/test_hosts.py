@@ -28,7 +28,7 @@ def test_what_one_host_compiled_the_others_hit(host_support: HostLab) -> None:
 		assert other.build(names) == plain
 		remote = other.remote()
 		assert (remote["hits"], remote["misses"], remote["errors"]) == (12, 0, {})
-	assert host_support.line.counts()["lost"] == 0
+	assert host_support.line.say("counts")["lost"] == 0
 
 
 def test_a_host_that_is_cut_off_goes_on_alone(host_support: HostLab) -> None:
@@ -41,7 +41,7 @@ def test_a_host_that_is_cut_off_goes_on_alone(host_support: HostLab) -> None:
 	made: Dict[str, bytes] = second.build(names[:8])
 	with ThreadPoolExecutor(4) as pool:
 		running = {name: pool.submit(second.compile, name) for name in names[8:16]}
-		host_support.line.cut(second.host)
+		host_support.line.say("cut", second.host.number)
 		running.update((name, pool.submit(second.compile, name)) for name in names[16:])
 		made.update((name, future.result()) for name, future in running.items())
 	silences = told_silences(second.remote()["errors"])
@@ -49,7 +49,7 @@ def test_a_host_that_is_cut_off_goes_on_alone(host_support: HostLab) -> None:
 	assert silences <= 1 + (time.monotonic() - begun) // PAUSE
 	assert made == plain
 	assert second.remote()["hits"] < 24 and second.remote()["tiers"][0]["state"].startswith("left alone")
-	host_support.line.join(second.host)
+	host_support.line.say("join", second.host.number)
 	wait_until("it is asked again", lambda: second.remote()["tiers"][0]["state"].startswith("is asked"))
 	more = host_support.write_project(4, name="later")
 	plain, before = first.fill([*names, *more]), second.remote()["hits"]
@@ -66,14 +66,14 @@ def test_a_bad_line_changes_no_result(host_support: HostLab) -> None:
 	"""With delay and loss, all results are found that were uploaded over the same line."""
 	first, second, _ = host_support.machines
 	host_support.line.delay(0.002)
-	host_support.line.lose(0.02, seed=7)
+	host_support.line.say("loss", 0.02, 7)
 	names = host_support.write_project(12, noise=100_000)
 	plain = first.build_plainly(names)
 	assert first.fill(names) == plain
 	assert second.build(names) == plain
 	remote = second.remote()
 	assert (remote["hits"], remote["errors"]) == (12, {})
-	assert host_support.line.counts()["lost"] > 0
+	assert host_support.line.say("counts")["lost"] > 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -123,10 +123,10 @@ def test_a_client_that_dies_in_an_upload_leaves_nothing_of_it(host_support: Host
 	wait_until("it is kept, and uploaded", lambda: bool(first.compile(large)) and first.is_uploading())
 	received = before["received_bytes_total"]
 	wait_until("it comes", lambda: host_support.server.counts()["received_bytes_total"] > received + MEGABYTE)
-	host_support.line.cut(first.host)
+	host_support.line.say("cut", first.host.number)
 	first.kill()
 	host_support.line.delay(0)
-	host_support.line.join(first.host)
+	host_support.line.say("join", first.host.number)
 	assert third.build(names) == plain and third.remote()["hits"] == 4
 	wait_until(
 		"its connections are gone", lambda: host_support.server.counts()["connections"] <= before["connections"] + 1

@@ -16,28 +16,26 @@ from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.lanes import lanes_of, sort_out, versions_of
-from benchmark.machine import cores, describe_machine, memory_free
+from benchmark.machine import cores, describe_machine
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
 from benchmark.plot import write_pictures
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
-from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
+from benchmark.scenario import COMMANDS, SCENARIOS, Scenario
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
 from benchmark.workshop import COMPILED, REAL, Workshop
 
-HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and the others need memory too
-
 
 def main(argv: Sequence[str]) -> int:
-	"""Do what the command line says; the exit status."""
+	"""Do what the command line says, and return the exit status."""
 	return arguments.answer("bench.py", run, argv)
 
 
 def run(argv: Sequence[str]) -> int:
-	"""The same, as far as nothing goes wrong."""
+	"""Do what the command line says; raises ``Mistake``."""
 	if argv[:1] == ["show"]:
 		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
 		return 0
@@ -55,8 +53,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 			engines = ablation.build_engines(options.parts, folder, Progress(sys.stderr).say)
 		options.engines = engines
 	contenders, left_out = choose_contenders(options)
-	parents, too_large = choose_parents(options)
-	settings = settle(options, contenders, parents)
+	settings = settle(options, contenders)
 	progress = Progress(sys.stderr)
 	raw: ledger.Record = {}
 	status = 0
@@ -68,7 +65,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		scenarios = [SCENARIOS[name] for name in options.scenarios]
 		for kind in dict.fromkeys(scenario.project for scenario in scenarios if scenario.project in REAL):
 			language = COMPILED[kind]
-			found = find_packages(options.sources, workshop.path, progress.say, language=language)
+			found = find_packages(options.sources, progress.say, language=language)
 			workshop.packages[kind] = found
 			flags = FLAGS[language] if options.flags is None else options.flags
 			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
@@ -80,7 +77,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
 		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
-		raw = ledger.new_record(settings, machine, abouts, left_out + too_large)
+		raw = ledger.new_record(settings, machine, abouts, left_out)
 		Campaign(steps, workshop, raw, progress).go(lambda: ledger.write_record(raw, options.json))
 	except Interrupted as e:
 		progress.say("bench.py: %s" % e)
@@ -98,7 +95,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 
 
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
-	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	"""The contenders that take part, and those that were not named and cannot, each with the reason."""
 	needed = {SCENARIOS[name].needs for name in options.scenarios}
 	found = [contender.find_contender(name, options.engines) for name in options.contenders or contender.DEFAULT]
 	found = [one for one in found if options.contenders or needed & one.abilities]
@@ -106,24 +103,8 @@ def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], Lis
 	return sort_out(reasons, options.contenders or [options.baseline])
 
 
-def choose_parents(options: argparse.Namespace) -> Tuple[List[int], List[Tuple[str, str]]]:
-	"""The sizes of those who start programs in ``spawn``; and of those that nobody asked for, the ones too large."""
-	if "spawn" not in options.scenarios:
-		return [], []
-	free = memory_free()
-	chosen, left_out = [], []
-	for size in options.parents or PARENTS:
-		if free is None or size * HEADROOM < free:
-			chosen.append(size)
-		elif options.parents or not chosen:
-			raise Mistake("a parent of %d MiB is too large for %d MiB of free memory: see --parents" % (size, free))
-		else:
-			left_out.append(("spawn, parent of %d MiB" % size, "too large for %d MiB of free memory" % free))
-	return chosen, left_out
-
-
-def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents: Sequence[int] = ()) -> Dict[str, Any]:
-	"""What was asked for, with nothing left open, as the record keeps it."""
+def settle(options: argparse.Namespace, contenders: Sequence[Contender]) -> Dict[str, Any]:
+	"""All settings, defaults included, as the record keeps them."""
 	names = contender.names_of(contenders)
 	if options.baseline and options.baseline not in names:
 		raise Mistake("baseline %s takes no part: choose one of %s" % (options.baseline, ", ".join(names)))
@@ -134,7 +115,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		compilers=options.compilers,
 		interpreters=labels_of(options.interpreters),
 		baseline=options.baseline,
-		parents=parents,
+		parents=list(options.parents),
 		crowds=list(options.crowds),
 		tasks=options.tasks,
 		extras=options.extras,
@@ -157,13 +138,12 @@ def is_compared(step: Step, pairs: Sequence[Dict[str, Any]]) -> bool:
 def lanes_for_scenarios(
 	options: argparse.Namespace, contenders: Sequence[Contender], scenarios: Sequence[Scenario], workshop: Workshop
 ) -> List[Lane]:
-	"""All combinations that scenarios need."""
 	languages = {scenario.language(options.language) for scenario in scenarios if scenario.compiles}
 	return lanes_of(options, contenders, languages, workshop.path, workshop.environment)
 
 
 def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
-	"""Refuse a scenario that nobody who takes part can run."""
+	"""Refuse a scenario that no contender of this campaign can run."""
 	for scenario in scenarios:
 		if not any(step.scenario is scenario for step in steps):
 			able = [name for name, builder in contender.BUILDERS.items() if scenario.needs in builder.abilities]
@@ -171,7 +151,7 @@ def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
 
 
 def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:
-	"""What a record says of a scenario, so that it can be shown without it."""
+	"""The facts about a scenario that a record keeps, so that it can be shown later."""
 	return {
 		"title": scenario.title,
 		"measures": scenario.measures,
@@ -190,7 +170,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 
 
 def choose_baseline(scenario: Scenario, wanted: Optional[str], contenders: Sequence[Contender]) -> Optional[str]:
-	"""Who the others are compared with: who was asked for, stock Waf, or the first one, of those that can run it."""
+	"""The contender that the others are compared with: the one asked for, stock Waf, or the first that is able."""
 	able = [one.name for one in contenders if scenario.needs in one.abilities]
 	return next((name for name in (wanted, "waf") if name in able), able[0] if able else None)
 

@@ -2,7 +2,7 @@
 """
 Compare interpreters and build systems over numbers of tasks: time and memory as tables, and as a page with plots.
 
-``compare.py --help`` shows examples. What was measured is in a ledger, from which an interrupted comparison goes on.
+``compare.py --help`` shows examples. The runs are in a ledger, from which an interrupted comparison goes on.
 The work is done by ``benchmark``.
 """
 
@@ -11,20 +11,20 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from benchmark import contender, courses, ledger, page, sheet
 from benchmark.arguments import Parser, answer, commas, counts, names, positive, rounds
 from benchmark.comparison import Comparison, make_folder, remove_leftovers
 from benchmark.contender import Contender
-from benchmark.figures import Figures, figures_of, unfree
+from benchmark.figures import figures_of, unfree
 from benchmark.interpreter import ROOT, discover_interpreters, find_interpreter, labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.lanes import lanes_of, sort_out, versions_of
 from benchmark.ledger import Ledger, Writer, differences, read_ledger, unlike
 from benchmark.machine import describe_machine
 from benchmark.mistake import Mistake
-from benchmark.progress import Ticker
+from benchmark.progress import Progress
 from benchmark.run import Lane
 from benchmark.session import adopt_orphans
 from benchmark.workshop import clean_environment
@@ -42,37 +42,30 @@ examples:
   compare.py --tasks 1000,10000 --repeat 5,2          more rounds of what is quick
   compare.py --json all.jsonl                         begin, or go on with what all.jsonl lacks
   compare.py show all.jsonl --html all.html           show it again
-  compare.py show here.jsonl there.jsonl --different-machines
-                                                      two machines side by side, marked as that
 
-Who would need more than --limit seconds, more memory than there is, or more room on the disk, is left out from that
-size on, and told of.
+A contender that needs more than --limit seconds, or would need them in proportion to a smaller size, is left out from
+that size on, with a notice.
 """
 
 TASKS = {courses.COMPILE: [1000, 3000, 10000], courses.IDLE: [1000, 3000, 10000, 30000, 100000]}
 LIMIT = 300
-FORMATS: Dict[str, Callable[[Figures], str]] = {
-	"csv": sheet.csv_of,
-	"markdown": sheet.markdown_of,
-	"html": page.page_of,
-}
+HTML = "also write the figures there, as a page with plots"
 SETTINGS = ("work", "scenarios", "tasks", "repeat", "compilers", "language", "weight", "flags", "seed", "jobs", "limit")
 
 
 def main(argv: Sequence[str]) -> int:
-	"""Do what the command line says; the exit status."""
+	"""Do what the command line says, and return the exit status."""
 	return answer("compare.py", run, argv)
 
 
 def run(argv: Sequence[str]) -> int:
-	"""The same, as far as nothing goes wrong."""
+	"""Do what the command line says; raises ``Mistake``."""
 	if argv[:1] == ["show"]:
 		return show(argv[1:])
 	return compare(parse(argv), ["compare.py", *argv])
 
 
 def parser() -> Parser:
-	"""The options of a comparison."""
 	p = Parser("compare.py", DESCRIPTION, EXAMPLES)
 	works = "compile: small sources of C or C++; idle: tasks that do next to nothing (default compile)"
 	p.add_argument("--work", choices=tuple(courses.WORKS), default=courses.COMPILE, help=works)
@@ -91,20 +84,13 @@ def parser() -> Parser:
 	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default the first contender)")
 	p.add_argument("--json", metavar="FILE", help="the ledger, JSON lines (default build/bench/compare-DATE.jsonl)")
 	p.add_argument("--folder", metavar="DIR", help="where to build, in a new folder (default the temporary one)")
-	add_outputs(p)
+	p.add_argument("--html", metavar="FILE", help=HTML)
+	p.add_argument("--anyway", action="store_true", help="go on although options differ, with a warning")
 	return p
 
 
-def add_outputs(p: Parser) -> None:
-	"""The options that a comparison and ``show`` have in common."""
-	for name in FORMATS:
-		p.add_argument("--%s" % name, metavar="FILE", help="write the figures there, too")
-	p.add_argument("--different-machines", action="store_true", help="put runs of different machines together, marked")
-	p.add_argument("--anyway", action="store_true", help="go on, or show, although options differ, with a warning")
-
-
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-	"""Read a command line, with all defaults filled in but who takes part."""
+	"""Read a command line, with all defaults filled in except contenders and interpreters."""
 	options = parser().parse_args(list(argv))
 	options.tasks = sorted(set(options.tasks or TASKS[options.work]))
 	if len(options.repeat) == 1:
@@ -128,36 +114,35 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def compare(options: argparse.Namespace, command: List[str]) -> int:
-	"""Measure what the ledger lacks, and show what it has then."""
-	ticker = Ticker(sys.stderr)
-	for path in (options.json, *outputs(options).values()):
+	"""Measure the runs that the ledger lacks, and show all of it."""
+	progress = Progress(sys.stderr)
+	for path in filter(None, (options.json, options.html)):
 		ledger.make_place(path)
 	adopt_orphans()
 	INTERRUPTS.listen()
 	writer = Writer(options.json)
 	status = 0
 	try:
-		comparison = prepare(options, command, writer, ticker)
+		comparison = prepare(options, command, writer, progress)
 		try:
 			comparison.go()
 		except Interrupted as e:
-			ticker.say("compare.py: %s: the same command goes on from here" % e)
+			progress.say("compare.py: %s: the same command goes on from here" % e)
 			status = e.exit_status
 		finally:
 			with INTERRUPTS.held():
-				ticker.stop()
-				ticker.say("deleting what was built")
+				progress.say("deleting what was built")
 				for trouble in comparison.close():
-					ticker.say("compare.py: %s" % trouble)
+					progress.say("compare.py: %s" % trouble)
 	finally:
 		writer.close()
-	present([read_ledger(options.json)], options)
+	present(read_ledger(options.json), options.html)
 	print("\nledger     %s" % options.json)
 	return status or (1 if comparison.failed else 0)
 
 
-def prepare(options: argparse.Namespace, command: List[str], writer: Writer, ticker: Ticker) -> Comparison:
-	"""Find who takes part, and what the ledger has already; if that cannot go on, nothing is left of it."""
+def prepare(options: argparse.Namespace, command: List[str], writer: Writer, progress: Progress) -> Comparison:
+	"""Find the lanes and the state of the ledger. If that fails, no file is left behind."""
 	env = clean_environment(dict(os.environ))
 	folder = ""
 	try:
@@ -167,8 +152,8 @@ def prepare(options: argparse.Namespace, command: List[str], writer: Writer, tic
 		languages = {options.language} if options.work == courses.COMPILE else set()
 		lanes = [lane for lane in lanes_of(options, chosen, languages, folder, env) if takes_part(options, lane)]
 		for name, reason in told:
-			ticker.say("left out: %s: %s" % (name, reason))
-		comparison = Comparison(settle(options, chosen), lanes, folder, writer, ticker)
+			progress.say("left out: %s: %s" % (name, reason))
+		comparison = Comparison(settle(options, chosen), lanes, folder, writer, progress)
 		machine = describe_machine(folder, command, versions_of(lanes))
 		found = writer.begin(comparison.options)
 		if found:
@@ -184,7 +169,7 @@ def prepare(options: argparse.Namespace, command: List[str], writer: Writer, tic
 
 
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
-	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	"""The contenders that take part, and those that were not named and cannot, each with the reason."""
 	idle = "it has nothing to do in %s of %s work" % (", ".join(options.scenarios), options.work)
 	found = [contender.find_contender(name) for name in options.contenders or courses.CONTENDERS[options.work]]
 	reasons = [
@@ -200,7 +185,7 @@ def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], Lis
 def choose_interpreters(
 	options: argparse.Namespace, chosen: Sequence[Contender], folder: str, env: Dict[str, str]
 ) -> List[Tuple[str, str]]:
-	"""Settle on interpreters; of those that nobody asked for, the ones that cannot run Waf, with the reason."""
+	"""Choose the interpreters; those that were found but cannot run Waf, each with the reason."""
 	if not any(one.builder.runs_python for one in chosen):
 		options.interpreters = []
 		return []
@@ -219,12 +204,11 @@ def choose_interpreters(
 
 
 def takes_part(options: argparse.Namespace, lane: Lane) -> bool:
-	"""Tell whether a lane has anything to do."""
 	return bool(courses.courses_of(options.work, options.scenarios, lane.contender))
 
 
 def settle(options: argparse.Namespace, chosen: Sequence[Contender]) -> Dict[str, Any]:
-	"""What was asked for, with nothing left open, as the ledger keeps it."""
+	"""All options, defaults included, as the ledger keeps them."""
 	settings = {name: getattr(options, name) for name in SETTINGS}
 	settings.update(
 		contenders=contender.names_of(chosen),
@@ -237,7 +221,7 @@ def settle(options: argparse.Namespace, chosen: Sequence[Contender]) -> Dict[str
 def resume(
 	comparison: Comparison, found: Ledger, machine: Dict[str, Any], options: argparse.Namespace, env: Dict[str, str]
 ) -> None:
-	"""Go on with a ledger, if that is the same comparison on the same machine."""
+	"""Continue a ledger, if it is of the same comparison on the same machine."""
 	writer = comparison.writer
 	changed = differences(found.options, comparison.options)
 	if changed and not options.anyway:
@@ -246,43 +230,34 @@ def resume(
 		)
 	for known in found.machines:
 		why = unlike(known, machine)
-		if why and not options.different_machines:
-			raise Mistake(
-				"%s was begun on another machine (%s): name another file, or add --different-machines"
-				% (found.path, why)
-			)
+		if why:
+			raise Mistake("%s was begun on another machine (%s): name another file" % (found.path, why))
 	if changed:
 		if unfree(found.options) != unfree(comparison.options):
 			writer.write(kind="note", text="options were changed on the way: %s" % changed)
 		writer.write(kind="options", options=comparison.options)
 	if found.folder and remove_leftovers(found.folder, found.path, env):
-		comparison.ticker.say("deleted %s, which was left behind" % found.folder)
+		comparison.progress.say("deleted %s, which was left behind" % found.folder)
 	comparison.learn(found)
-	comparison.ticker.say("going on with %s: %d runs are there" % (found.path, len(found.runs)))
+	comparison.progress.say("going on with %s: %d runs are there" % (found.path, len(found.runs)))
 
 
-def outputs(options: argparse.Namespace) -> Dict[str, str]:
-	"""The files that the figures are written to, by format."""
-	return {name: getattr(options, name) for name in FORMATS if getattr(options, name)}
-
-
-def present(ledgers: Sequence[Ledger], options: argparse.Namespace) -> None:
-	"""Print the figures, and write them wherever that was asked for."""
-	figures = figures_of(ledgers, options.different_machines, options.anyway)
+def present(found: Ledger, html: Optional[str]) -> None:
+	"""Print the figures, and write the page if that was asked for."""
+	figures = figures_of(found)
 	print(sheet.text_of(figures, sys.stdout.isatty()))
-	for name, path in outputs(options).items():
-		ledger.write_text(FORMATS[name](figures), path)
+	if html:
+		ledger.write_text(page.page_of(figures), html)
 
 
 def show(argv: Sequence[str]) -> int:
-	"""Show ledgers again, several of them together."""
-	p = Parser("compare.py show", "Show what was measured, of several ledgers together.")
-	p.add_argument("files", metavar="FILE.jsonl", nargs="+")
-	add_outputs(p)
+	p = Parser("compare.py show", "Show what was measured.")
+	p.add_argument("file", metavar="FILE.jsonl")
+	p.add_argument("--html", metavar="FILE", help=HTML)
 	options = p.parse_args(list(argv))
-	for path in outputs(options).values():
-		ledger.make_place(path)
-	present([read_ledger(path) for path in options.files], options)
+	if options.html:
+		ledger.make_place(options.html)
+	present(read_ledger(options.file), options.html)
 	return 0
 
 

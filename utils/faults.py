@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """
-Disturb builds, and look whether they are what plain builds are: the same files, the same status, and nothing left.
+Disturb builds, and compare them with plain builds: the same files, the same status, and nothing left behind.
 
 A trial builds a small random project with ninja or Waf through our programs: from nothing, from the cache, or after an
 edit. Meanwhile processes are killed or stopped, disks fill up, files of the store are damaged, system calls are
-refused, times of files are moved. Then every object is compared with that of a plain build, a build afterwards has
-nothing to do, and no process, no temporary file and no other file is left. Where a plain build would have failed as
-well, the build is run again. The seed and the number of a trial decide all that is drawn; a fault strikes when a drawn
+refused, times of files are moved. Then every object is compared with that of a plain build. The next build must have
+nothing to do, and no process, temporary file or other file may be left. If a plain build could have failed, too, the
+build is run again. The seed and the number of a trial decide all that is drawn; a fault strikes when a drawn
 share of the outputs is there, so that the moment varies a little from run to run.
 """
 
@@ -17,11 +17,10 @@ import pathlib
 import shutil
 import sys
 import tempfile
-import time
-from typing import Any, Dict, List, Optional, TextIO
+from typing import Any, Dict, List, Optional
 
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib
+from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib, tell_progress
 from sabotage.builders import Configured
 from sabotage.kinds import KINDS, find_kinds
 from sabotage.reference import References
@@ -49,7 +48,6 @@ def find_ours(name: str, folder: Optional[str]) -> str:
 
 
 def find_systems(named: Optional[str]) -> List[str]:
-	"""The build systems that take part."""
 	wanted = named.split(",") if named else list(SYSTEMS)
 	unknown = [name for name in wanted if name not in SYSTEMS]
 	if unknown:
@@ -73,29 +71,7 @@ def obstacle(system: str) -> str:
 	return ""
 
 
-class Progress:
-	"""A line that lives on a terminal; in a log one line now and then."""
-
-	def __init__(self, file: TextIO, count: int) -> None:
-		self.file, self.count = file, count
-		self.began = time.monotonic()
-		self.is_live = file.isatty()
-
-	def tell(self, done: int, failed: int) -> None:
-		left = (time.monotonic() - self.began) / done * (self.count - done)
-		line = "%d of %d trials, %d with trouble, about %d s left" % (done, self.count, failed, left)
-		if self.is_live:
-			print("\r\033[K%s" % line, end="", file=self.file, flush=True)
-		elif done % 20 == 0 or done == self.count:
-			print(line, file=self.file, flush=True)
-
-	def clear(self) -> None:
-		if self.is_live:
-			print("\r\033[K", end="", file=self.file, flush=True)
-
-
 def report(result: Result, again: str, kept: Optional[pathlib.Path]) -> str:
-	"""All that is known of a trial that had trouble."""
 	lines = ["trial %d: %s; %s; %s" % (result.number, ", ".join(result.kinds), result.builder, result.state)]
 	lines += ["  %s" % note for note in result.notes]
 	for trouble in result.troubles:
@@ -154,7 +130,6 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path]) -> int:
-	"""All trials; the exit status."""
 	programs = [find_ours(name, options.programs) for name in ("wafd", "wafcc")]
 	systems = find_systems(options.systems)
 	tools = Tools(root, *programs)
@@ -162,7 +137,7 @@ def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path
 	shop = Shop(tools, References(), Configured(root / "configured"), systems, kinds, options.patience)
 	seed = choose_seed(options)
 	numbers = [options.only] if options.only is not None else list(range(options.trials))
-	progress = Progress(sys.stderr, len(numbers))
+	say = tell_progress("trials", 20)
 	results: List[Result] = []
 	failed = 0
 	try:
@@ -174,16 +149,14 @@ def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path
 				results.append(result)
 				if result.troubles:
 					failed += 1
-					progress.clear()
 					if options.keep:
 						aside = root / ("trial-%d" % number)
 						kept.append(aside)
 					print(report(result, again(options, seed, number), aside), flush=True)
 			finally:
 				trial.close(aside)
-			progress.tell(len(results), failed)
+			say(len(results), len(numbers))
 	finally:
-		progress.clear()
 		if options.json:
 			write_record(options.json, seed, results)
 	if failed:
@@ -194,7 +167,7 @@ def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path
 
 
 def again(options: argparse.Namespace, seed: int, number: int) -> str:
-	"""The command that repeats a trial: what else was asked for changes what is drawn."""
+	"""The command that repeats a trial. It has the other options, too, because they change the random choices."""
 	words = ["utils/faults.py", "--seed", str(seed), "--only", str(number), "--keep"]
 	for name in ("kinds", "systems"):
 		if getattr(options, name):

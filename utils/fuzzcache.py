@@ -5,7 +5,7 @@ Look for a wrong answer of the cache: random edits of a random project, and ever
 Two checkouts of one project are edited, apart and together, in all the ways by which caches were seen to return a wrong
 object: headers come, go, shadow others, change at the same size and time, are restored; flags, variables, folder and
 compiler change; some edits happen while a compile runs. A step is one edit and one command, through wafcc and without
-it. What differs between two plain runs as well is not compared. Any other wrapper, such as ccache, can be tried too.
+it. Results that differ between two plain runs are not compared. Any other wrapper, such as ccache, can be tried, too.
 With --by-facts some commands are links, archives and scripts of random lines, as `wafcc run --` caches them; with
 --kinds some go through wrappers, helpers and libraries of the project's own, which are edited too.
 """
@@ -13,15 +13,13 @@ With --by-facts some commands are links, archives and scripts of random lines, a
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from typing import List, Optional
 
 from fuzzer.kinds import COMPILES, KINDS, find_kinds
-from fuzzer.patience import PATIENCE
 from fuzzer.trial import Fuzzer, fuzz
-from hunt import Mistake, Parser, choose_seed, conclude, find_built, find_program, tell_progress
+from hunt import Mistake, Parser, choose_seed, conclude, find_built, find_program, run, tell_progress
 
 EXAMPLES = """\
 examples:
@@ -72,14 +70,7 @@ def main() -> int:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2
 	finally:
-		subprocess.run(
-			[wafcc, "--shutdown"],
-			env={**fuzzer.environ, **fuzzer.ours},
-			stdout=subprocess.DEVNULL,
-			stderr=subprocess.DEVNULL,
-			timeout=PATIENCE,
-			check=False,
-		)
+		run([wafcc, "--shutdown"], env={**fuzzer.environ, **fuzzer.ours})
 	return conclude(wrong, "%d steps" % options.steps, root, options.keep)
 
 

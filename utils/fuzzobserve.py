@@ -27,7 +27,7 @@ from witness.trial import Campaign, draw
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = """\
 examples:
-  cargo build --release --example observe           in engine/: what observes the programs
+  cargo build --release --example observe           in engine/: it observes the programs
   utils/fuzzobserve.py                              1,000 programs with a seed of their own, which is told
   utils/fuzzobserve.py --programs 10000 --seed 7 --jobs 2
   utils/fuzzobserve.py --seed 7 --only 4711         that one again, and what it does
@@ -42,7 +42,7 @@ exit status: 0 nothing was missed, 1 something was (what shows it is kept), 2 it
 
 
 def find_observer(named: Optional[str]) -> str:
-	"""What runs commands as the engine observes them."""
+	"""The program that runs commands as the engine observes them."""
 	target = HERE.parent / "engine" / "target"
 	built = [target / kind / "examples" / "observe" for kind in ("release", "debug")]
 	newest = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
@@ -89,7 +89,7 @@ def list_programs(
 
 
 def tell(campaign: Campaign, seed: int, options: argparse.Namespace) -> Dict[str, Any]:
-	"""All that came of it, for machines."""
+	"""The results as JSON."""
 	return {
 		"seed": seed,
 		"programs": campaign.done,
@@ -110,7 +110,6 @@ def tell(campaign: Campaign, seed: int, options: argparse.Namespace) -> Dict[str
 
 
 def say_all(campaign: Campaign, seed: int, options: argparse.Namespace) -> None:
-	"""The same for people."""
 	again = "--singles --only %d" if options.singles else "--seed %d --only %%d" % seed
 	for kind, result in campaign.misses.items():
 		count = campaign.counts[kind]

@@ -32,7 +32,7 @@ from generator.plan import BUILD_FILES, LANGUAGES, WEIGHTS, Impossible
 from generator.project import Project
 from generator.writing import Refused, generate
 
-# what an importer finds here
+# the names for programs that import this one
 __all__ = ["LANGUAGES", "VERSION", "WEIGHTS", "Draws", "Impossible", "Project", "Refused", "commands_text"]
 __all__ += ["generate", "main", "ninja_text"]
 
@@ -103,7 +103,6 @@ def command_line() -> Parser:
 
 
 def planned(arguments: argparse.Namespace) -> Project:
-	"""The project that a command line asks for."""
 	given = dict(vars(arguments))
 	for other in ("root", "force", "quiet"):
 		del given[other]

@@ -1,5 +1,5 @@
 """
-What the programs that look for wrong answers, and for harm, have in common.
+Shared by the programs that look for wrong answers and for harm.
 
 These are ``fuzzcache.py``, ``fuzzwaf.py``, ``fuzzobserve.py`` and ``faults.py``.
 """
@@ -9,11 +9,13 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import sys
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional, Sequence
 
 from benchmark.mistake import Mistake
 
+PATIENCE = 60  # seconds for one command
 BUILT = pathlib.Path(__file__).resolve().parent.parent / "engine" / "target" / "release"
 
 
@@ -29,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def choose_seed(options: argparse.Namespace, is_told: bool = True) -> int:
-	"""The seed of everything that is drawn; it is told, so that all of it can be had again."""
+	"""The seed of all random choices. It is printed, so that a run can be repeated."""
 	seed: int = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
 	if is_told:
 		print("seed %d" % seed, flush=True)
@@ -37,7 +39,7 @@ def choose_seed(options: argparse.Namespace, is_told: bool = True) -> int:
 
 
 def find_program(name: str, option: str, *places: Optional[str]) -> str:
-	"""One of our programs, in the first of the places that is known."""
+	"""One of our programs, at the first place that is not None."""
 	found = next(filter(None, places), None)
 	if not found or not os.access(found, os.X_OK):
 		raise Mistake("%s: no such program: build the engine, or name one with %s" % (found or name, option))
@@ -45,12 +47,32 @@ def find_program(name: str, option: str, *places: Optional[str]) -> str:
 
 
 def find_built(name: str) -> Optional[str]:
-	"""A program as it was built in this tree, if it was."""
+	"""A program of this tree, if it is built."""
 	return str(BUILT / name) if (BUILT / name).is_file() else None
 
 
+def run(
+	argv: Sequence[str],
+	cwd: Optional[pathlib.Path] = None,
+	env: Optional[Dict[str, str]] = None,
+	seconds: float = PATIENCE,
+) -> "subprocess.CompletedProcess[str]":
+	"""Run a command to its end; ``stdout`` is its output and its errors."""
+	return subprocess.run(
+		argv,
+		cwd=cwd,
+		env=env,
+		stdin=subprocess.DEVNULL,
+		stdout=subprocess.PIPE,
+		stderr=subprocess.STDOUT,
+		encoding="utf-8",
+		errors="replace",
+		timeout=seconds,
+		check=False,
+	)
+
+
 def need_waflib() -> None:
-	"""Refuse to go on with a Python that finds no Waf."""
 	try:
 		import waflib  # noqa: F401
 	except ImportError:
@@ -59,12 +81,12 @@ def need_waflib() -> None:
 
 
 def tell_progress(what: str, rarely: int) -> Callable[[int, int], None]:
-	"""Each step on a terminal; in a log only now and then."""
+	"""A function that shows progress: each step on a terminal, in a log only now and then."""
 	is_shown = sys.stderr.isatty()
 
 	def say(done: int, total: int) -> None:
 		if is_shown:
-			print("\r%d of %d %s" % (done, total, what), end="", file=sys.stderr, flush=True)
+			print("\r%d of %d %s\r" % (done, total, what), end="", file=sys.stderr, flush=True)
 		elif done % rarely == 0:
 			print("%d of %d %s" % (done, total, what), file=sys.stderr, flush=True)
 
@@ -72,7 +94,7 @@ def tell_progress(what: str, rarely: int) -> Callable[[int, int], None]:
 
 
 def conclude(wrong: Optional[str], done: str, root: pathlib.Path, keep: bool) -> int:
-	"""Say what came of it; the exit status. The folder is kept where something differs."""
+	"""Print the result and return the exit status. The folder is kept if something differs."""
 	if wrong:
 		print("%s\nkept in %s" % (wrong, root))
 		return 1

@@ -21,7 +21,7 @@ from typing import List
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = "docs/man/waf-extras.7"
-DATE = "2026-11-22"  # of the first pages: the day on which somebody runs this is of no interest
+DATE = "2026-11-22"  # of the first pages, so that the page does not depend on the day
 ABOUT = (
 	"The command waf of this package is Waf, with these tools within reach of opt.load. A project that loads a tool "
 	"has its options; waf --help shows them beside Waf's own, which are not repeated here."
@@ -100,7 +100,7 @@ def bold_words(text: str) -> str:
 
 
 def fold(text: str) -> str:
-	"""Running text, in lines that are not too long for those who read the source, none of which begins as a request."""
+	"""Running text in lines of 78 columns, none of which roff takes for a request."""
 	lines = textwrap.wrap(escape(text), 78, break_long_words=False, break_on_hyphens=False)
 	return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in lines)
 

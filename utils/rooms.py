@@ -9,7 +9,6 @@ circles. The floors are written down here, and ``docs/design.md`` says why they 
 
 import argparse
 import ast
-import json
 import pathlib
 import re
 import sys
@@ -68,11 +67,9 @@ class House(NamedTuple):
 	lines: Dict[str, int]
 
 	def floor_of(self, room: str) -> int:
-		"""The number of a room's floor; none is -1."""
 		return next((number for number, rooms in enumerate(self.floors) if room in rooms), -1)
 
 	def find_homeless(self) -> List[str]:
-		"""Rooms that are on no floor."""
 		return sorted(room for room in self.lines if self.floor_of(room) < 0)
 
 	def find_empty(self) -> List[str]:
@@ -82,35 +79,6 @@ class House(NamedTuple):
 	def find_upwards(self) -> List[Arrow]:
 		"""Arrows that do not lead downwards."""
 		return sorted(x for x in self.arrows if self.floor_of(x.source) <= self.floor_of(x.target))
-
-	def find_circles(self) -> List[List[str]]:
-		"""Rooms that import each other, directly or by others: Tarjan's strongly connected components."""
-		targets: Dict[str, List[str]] = {room: [] for room in self.lines}
-		for arrow in self.arrows:
-			targets[arrow.source].append(arrow.target)
-		order: Dict[str, int] = {}
-		lowest: Dict[str, int] = {}
-		stack: List[str] = []
-		circles: List[List[str]] = []
-
-		def visit(room: str) -> None:
-			order[room] = lowest[room] = len(order)
-			stack.append(room)
-			for target in targets.get(room, ()):
-				if target not in order:
-					visit(target)
-				if target in stack:
-					lowest[room] = min(lowest[room], lowest[target])
-			if lowest[room] == order[room]:
-				found = stack[stack.index(room) :]
-				del stack[-len(found) :]
-				if len(found) > 1:
-					circles.append(sorted(found))
-
-		for room in targets:
-			if room not in order:
-				visit(room)
-		return circles
 
 
 # ---- what imports what
@@ -130,7 +98,6 @@ def read_python(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
 
 
 def list_modules(node: ast.AST, package: List[str]) -> Iterator[str]:
-	"""The rooms that a statement imports from."""
 	if isinstance(node, ast.Import):
 		names = [alias.name.split(".") for alias in node.names]
 	elif isinstance(node, ast.ImportFrom):
@@ -152,7 +119,7 @@ GROUP = re.compile(r"\b((?:crate|super)(?:::\w+)*)::\{")
 
 
 def read_rust(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
-	"""The same of ``engine/src/``. Programs and tests stand above the house."""
+	"""Room, file and imported room, for each import of ``engine/src/``. Programs and tests do not count."""
 	texts: Dict[Tuple[str, ...], Tuple[str, str]] = {}
 	for path in sorted(root.rglob("*.rs")):
 		file = path.relative_to(root)
@@ -170,7 +137,7 @@ def read_rust(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
 				words = words[1:]
 			target = (*start, *words)
 			while target and target not in rooms:
-				target = target[:-1]  # what is in that module
+				target = target[:-1]  # the rest is a name within the module
 			if target:
 				yield rooms[module], name, rooms[target]
 
@@ -234,13 +201,12 @@ def read_house(name: str) -> House:
 
 def describe(house: House, why: bool) -> Iterator[str]:
 	"""The floors from the top down."""
-	yield "%s: %d rooms, %d lines, %d arrows, %d upwards, %d circles" % (
+	yield "%s: %d rooms, %d lines, %d arrows, %d upwards" % (
 		house.name,
 		len(house.lines),
 		sum(house.lines.values()),
 		len(house.arrows),
 		len(house.find_upwards()),
-		len(house.find_circles()),
 	)
 	homeless = house.find_homeless()
 	for number, rooms in reversed(list(enumerate((*house.floors, homeless) if homeless else house.floors))):
@@ -263,19 +229,6 @@ def complain(house: House) -> Iterator[str]:
 		if min(house.floor_of(arrow.source), house.floor_of(arrow.target)) >= 0:
 			files = " ".join(sorted(house.arrows[arrow]))
 			yield "%s: %s imports from %s, which is not below it: %s" % (house.name, arrow.source, arrow.target, files)
-	for circle in house.find_circles():
-		yield "%s: these import each other: %s" % (house.name, " ".join(circle))
-
-
-def tell_json(house: House) -> Dict[str, object]:
-	return {
-		"name": house.name,
-		"floors": [list(rooms) for rooms in house.floors],
-		"lines": house.lines,
-		"arrows": [[*arrow, sorted(files)] for arrow, files in sorted(house.arrows.items())],
-		"upwards": [list(arrow) for arrow in house.find_upwards()],
-		"circles": house.find_circles(),
-	}
 
 
 # ---- the picture
@@ -335,14 +288,11 @@ def main() -> int:
 	parser.add_argument("--tree", choices=("python", "engine"), help="only this one")
 	parser.add_argument("--check", action="store_true", help="print only what is wrong; status 1 if something is")
 	parser.add_argument("--why", action="store_true", help="name the files behind each arrow")
-	parser.add_argument("--json", action="store_true", help="print all of it as JSON")
 	parser.add_argument("--svg", metavar="FOLDER", type=pathlib.Path, help="write rooms-NAME.svg there")
 	options = parser.parse_args()
 	houses = [read_house(name) for name in ([options.tree] if options.tree else ("python", "engine"))]
 	wrong = [line for house in houses for line in complain(house)]
-	if options.json:
-		print(json.dumps([tell_json(house) for house in houses], indent=1))
-	elif options.svg:
+	if options.svg:
 		for house in houses:
 			path = options.svg / ("rooms-%s.svg" % house.name)
 			try:

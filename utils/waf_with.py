@@ -19,14 +19,14 @@ import sys
 
 
 def find_waflib() -> None:
-	"""Let the `waflib` below $WAFDIR be found before an installed one."""
+	"""Make Python find the `waflib` below $WAFDIR before an installed one."""
 	folder = os.environ.get("WAFDIR", "")
 	if folder:
 		sys.path.insert(0, os.path.abspath(folder))
 
 
 def load_first(tools: str) -> None:
-	"""Have Waf load `tools` in its options, before the project is asked for its own."""
+	"""Make Waf load `tools` in its options before those of the project."""
 	from waflib import Options
 
 	try:

@@ -1,5 +1,5 @@
 """
-What a part of ours gains: the same builds with it and without it, for ``bench.py ablation``.
+Shows the gain of a part of ours, for ``bench.py ablation``: the same builds with the part and without it.
 
 Each part has a patch in the folder ``ablation``, which takes it out. The patch is applied to a copy of the tree, never
 to the tree, and the copy is built as ours is: so both are real programs, and nothing in them knows of the benchmark.
@@ -51,7 +51,6 @@ PARTS = {
 
 
 def pairs_of(part: str) -> List[Pair]:
-	"""What is compared to judge a part."""
 	found = PARTS[part]
 	if not found.is_engine:
 		return [(scenario, name, "%s-%s%s" % (name, WITHOUT, part)) for scenario, name in found.measured]
@@ -59,7 +58,7 @@ def pairs_of(part: str) -> List[Pair]:
 
 
 def settings_of(parts: Sequence[str]) -> List[Dict[str, Any]]:
-	"""The same for the record."""
+	"""The pairs of several parts, as the record keeps them."""
 	return [
 		{"part": part, "title": PARTS[part].title, "scenario": scenario, "with": whole, "without": without}
 		for part in parts
@@ -68,13 +67,11 @@ def settings_of(parts: Sequence[str]) -> List[Dict[str, Any]]:
 
 
 def contenders_of(parts: Sequence[str]) -> List[str]:
-	"""Who takes part: with all parts first."""
 	pairs = [pair for part in parts for pair in pairs_of(part)]
 	return list(dict.fromkeys([whole for _, whole, _ in pairs] + [without for _, _, without in pairs]))
 
 
 def scenarios_of(parts: Sequence[str]) -> List[str]:
-	"""What is measured."""
 	return list(dict.fromkeys(scenario for part in parts for scenario, _, _ in pairs_of(part)))
 
 
@@ -186,7 +183,6 @@ def read_files(folder: str) -> Dict[str, bytes]:
 
 
 def digest_of(files: Dict[str, bytes]) -> str:
-	"""What tells the files of one tree from those of another."""
 	digest = hashlib.sha256()
 	for name, content in sorted(files.items()):
 		digest.update(b"%s\0%d\0" % (os.fsencode(name), len(content)) + content)
@@ -195,7 +191,7 @@ def digest_of(files: Dict[str, bytes]) -> str:
 
 def refresh(files: Dict[str, bytes], folder: str) -> None:
 	"""
-	Have a folder hold these files and no others.
+	Make the files of a folder these, and no others.
 
 	What is the same is not written again: all engines are built in one folder, one after the other, and cargo compiles
 	what is newer than before. With a folder for each it would compile all the crates for each.

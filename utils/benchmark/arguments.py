@@ -18,38 +18,20 @@ DESCRIPTION = (
 EXAMPLES = """
 examples:
   bench.py                                            full, noop and onefile, 500 small C++ files, every contender here
-  bench.py full --contenders waf,prefork,ninja --repeat 5
-  bench.py full --compilers g++,clang++ --size 50,100,15,5
+  bench.py full --contenders waf,prefork,ninja --compilers g++,clang++ --size 50,100,15,5 --repeat 5
   bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
-  bench.py configure --contenders waf,prefork --compilers clang,gcc
-  bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
-  bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
-  bench.py curve --contenders waf,prefork,ninja,bare --interpreters python3,pypy3
-                                                      how the same goes with 2, 4, 8 … 512 at once
-  bench.py tasks --contenders waf,prefork              what the scheduler itself costs
-  bench.py batch costly --compilers g++,clang++       many sources in one call of a compiler
+  bench.py warm --contenders ninja+ccache,ninja+sccache,ninja+wafcc,waf+wafcc
+  bench.py full --weight realistic --language both --json full.json --work /var/tmp
+  bench.py curve --contenders waf,prefork,ninja,bare --jobs 256 --commands 50
+  bench.py spawn --interpreters python3,pypy3 --parents 10,1000
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
-  bench.py project --contenders ninja,ninja+ccache,ninja+sccache,ninja+wafcc,waf+wafcc
-                                                      CaDiCaL and LevelDB, in C++, with caches cold and warm
-  bench.py neighbor                                   what a job in the foreground loses under each policy
-  bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
-  bench.py unity --size 50,100,15,5                   files compiled together: Waf's own unity and ours, full and edited
-  bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
-  bench.py room                                       the engine with a store of 100,000 entries: start and memory
-  bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
+  bench.py project --contenders ninja,ninja+ccache    CaDiCaL and LevelDB, in C++, with caches cold and warm
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
-                                                      very many tasks, for one contender only
-  bench.py large-rules large-chain large-archive      the same in other shapes
   bench.py flags --compilers g++,clang++ --weight realistic --contenders ninja+wafcc
-                                                      what warnings, -O2, -g, sanitizers, analyzers cost; what a cache
-                                                      gives back of it
-  bench.py second-machine --size 50,100,15,5          a first build from what another machine gave a server
-  bench.py served crowd                               a team's server, Redis and nginx under load
-  bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
-                                                      what parking gains, and what it costs where it is refused
+  bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
+  bench.py second-machine --size 50,100,15,5          a first build from a server that another machine has filled
   bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
                                                       two builds of the engine in turn
-  bench.py full --weight realistic --language both --json full.json --work /var/tmp
   bench.py ablation --parts front,lead                what parts of ours save, by builds without each of them
   bench.py show full.json                             print the tables of a record again
 """
@@ -77,7 +59,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def answer(program: str, do: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-	"""Do what the command line says; the exit status."""
+	"""Do what the command line says, and return the exit status."""
 	sys.stdout.reconfigure(errors="replace")  # "µs" where only ASCII goes
 	try:
 		return do(argv)
@@ -87,7 +69,7 @@ def answer(program: str, do: Callable[[Sequence[str]], int], argv: Sequence[str]
 		print("%s: %s" % (program, e), file=sys.stderr)
 		return 2
 	except BrokenPipeError:
-		# whoever read our output has gone: nothing is left to say, also not by Python when it ends
+		# the reader of our output has gone: without this, Python would complain when it flushes at exit
 		os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 		return 1
 
@@ -101,24 +83,22 @@ def names(text: str) -> List[str]:
 
 
 def positive(text: str) -> int:
-	"""A number of which there must be one at least."""
 	if not text.isdigit() or not int(text):
 		raise argparse.ArgumentTypeError("%r is not a number above zero" % text)
 	return int(text)
 
 
 def counts(text: str) -> List[int]:
-	"""A list of numbers."""
 	return [positive(part) for part in names(text)]
 
 
 def rounds(text: str) -> List[int]:
-	"""A list of numbers, of which some may be the same."""
+	"""A list of numbers, in which a number may repeat."""
 	return [positive(part.strip()) for part in text.split(",")]
 
 
 def size(text: str) -> str:
-	"""The four numbers that genbench wants; which of them go together it knows itself."""
+	"""The four numbers of genbench, which checks itself whether they fit together."""
 	parts = [part.strip() for part in text.split(",")]
 	if len(parts) != 4 or not all(part.isdigit() for part in parts):
 		raise argparse.ArgumentTypeError("%r is not four numbers such as 10,50,15,5" % text)
@@ -142,7 +122,6 @@ def commas(numbers: Sequence[int]) -> str:
 
 
 def parser() -> Parser:
-	"""The options of a campaign."""
 	p = Parser("bench.py", DESCRIPTION, EXAMPLES)
 	default = ", ".join(scenario.DEFAULT)
 	p.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="what, see --list (default %s)" % default)
@@ -152,22 +131,19 @@ def parser() -> Parser:
 	p.add_project("compiler flags, such as '-O2 -g' (default none; -O2 in sources and project)")
 	real = "in sources and project: build the folders of C or C++ code in DIR (default crates)"
 	p.add_argument("--sources", metavar="DIR", help=real)
-	p.add_argument(
-		"--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch, 2 to 512 in curve)"
-	)
+	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors; 2 to 512 in curve)")
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
 	numbers = ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items())
 	p.add_argument("--commands", type=positive, metavar="N", help="of %s" % numbers)
 	held = "MiB that the starting process holds in spawn (default %s)" % commas(scenario.PARENTS)
-	p.add_argument("--parents", type=counts, metavar="M,N", help=held)
+	p.add_argument("--parents", type=counts, metavar="M,N", default=scenario.PARENTS, help=held)
 	crowds = "connections in crowd (default %s)" % commas(served.CROWDS)
 	p.add_argument("--crowds", type=counts, metavar="M,N", default=served.CROWDS, help=crowds)
 	sizes = ", ".join("%s (%s)" % (name, commas(n)) for name, n in large.SIZES.items())
 	p.add_argument("--tasks", type=counts, metavar="M,N", help="of %s" % sizes)
 	limit = "of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT
 	p.add_argument("--limit", type=positive, metavar="SECONDS", default=large.LIMIT, help=limit)
-	extras = ", ".join(extra.name for extra in price.EXTRAS[1:])
-	extras = "in flags: %s, or any other (default all that the compiler can)" % extras
+	extras = "in flags: %s, or any other (default all that the compiler takes)" % ", ".join(price.FLAGS)
 	p.add_argument("--extras", type=names, metavar="A,B", help=extras)
 	p.add_argument(
 		"--engine",
@@ -214,7 +190,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def complete(options: argparse.Namespace) -> argparse.Namespace:
-	"""Fill in the defaults that depend on others."""
 	unknown = [name for name in options.scenarios if name not in scenario.SCENARIOS]
 	if unknown:
 		raise Mistake("scenario %s is not known: choose from %s" % (unknown[0], ", ".join(scenario.SCENARIOS)))
@@ -230,7 +205,6 @@ def complete(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def parse_show(argv: Sequence[str]) -> str:
-	"""Read the command line of ``show``: the file."""
 	p = Parser("bench.py show", "Print the tables of a record again.")
 	p.add_argument("file", metavar="FILE.json")
 	return p.parse_args(list(argv)).file
@@ -254,5 +228,4 @@ def listing() -> str:
 
 
 def availability(missing: Optional[str]) -> str:
-	"""Tell whether a contender can take part."""
 	return "left out: %s" % missing if missing else "ready"

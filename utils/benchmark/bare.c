@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-/* end with a message: what could not be done, to what, and why */
+/* end with a message: the action, its object and the error */
 static void
 fail(const char *what, const char *name, int error)
 {

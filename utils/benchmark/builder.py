@@ -1,7 +1,7 @@
 """
-What a builder is: the part of a contender that builds, or runs whatever else a scenario is about.
+A builder is the part of a contender that builds, or runs the other work of a scenario.
 
-What it can do is a set of *abilities*; a scenario names the one that it needs.
+Each builder has a set of *abilities*, and each scenario names the ability that it needs.
 """
 
 import os
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 	from .run import Run
 
 BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
-CLIENT, TASKS, NEIGHBOR, SPAWN, HIT, ROOM = "client", "tasks", "neighbor", "spawn", "hit", "room"
+CLIENT, TASKS, NEIGHBOR, SPAWN, HIT = "client", "tasks", "neighbor", "spawn", "hit"
 SERVE, FAR, BATCH, LARGE, UNITY = "serve", "far", "batch", "large", "unity"
 PRICE, STORE = "price", "store"
-COMPILING = frozenset((BUILD, REBUILD, HIT, ROOM))  # what a cache for compilers has to do with
+COMPILING = frozenset((BUILD, REBUILD, HIT))  # in these, a cache for compilers makes a difference
 
 
 class Builder:
-	"""A build system: what it needs, how it prepares a folder and how it builds there."""
+	"""A build system: its needs, and how it prepares a folder and builds there."""
 
 	runs_python = False
 	needs_engine = False
@@ -34,7 +34,7 @@ class Builder:
 	abilities: FrozenSet[str] = frozenset((BUILD, REBUILD, SLEEP))
 
 	def missing(self) -> Optional[str]:
-		"""What this machine lacks for it."""
+		"""What this machine lacks for it, with the remedy; None if it can take part."""
 		if self.program and not shutil.which(self.program):
 			return "%s is not installed" % self.program
 		if self.needs_engine and not find_engine():
@@ -42,21 +42,20 @@ class Builder:
 		return None
 
 	def prepare(self, run: "Run") -> None:
-		"""Do before the first build in a folder what is no part of building."""
+		"""Do the work before the first build in a folder that is not measured."""
 
 	def command(self, run: "Run") -> Command:
-		"""The command that builds."""
 		raise NotImplementedError
 
 	def settle(self, run: "Run") -> None:
-		"""Do after a build what any later one would find done, and let what stays behind become ready."""
+		"""Do the work that only the next build after a build finds, and let daemons get ready."""
 
 	def rest(self, run: "Run") -> None:
-		"""Let what stays behind become idle before an edit, as it is when a person has made one."""
+		"""Let daemons become idle before an edit, as they are when a person edits."""
 
 	def daemons(self) -> List[int]:
-		"""The processes of its own that stay between commands."""
+		"""The process numbers of its daemons."""
 		return []
 
 	def check(self, run: "Run") -> None:
-		"""See after a run that it was done in the way that this contender stands for."""
+		"""Fail if the run was not done in the way that this contender stands for."""

@@ -1,4 +1,4 @@
-"""Compiler caches: those that go before a compiler in the command line, and those that a build system asks itself."""
+"""Compiler caches. Some go before a compiler in the command line, others are asked by the build system."""
 
 import json
 import os
@@ -21,11 +21,11 @@ class CompilerCache:
 	wraps = True
 	"""Whether it goes before the compiler."""
 	knows_folder = False
-	"""Whether it answers only where what is built goes into a folder of the same name."""
+	"""Whether it has hits only for a build folder of the same name."""
 	abilities: FrozenSet[str] = COMPILING
-	"""Of what a builder can do, what it has to do with."""
+	"""The abilities of a builder with which it makes a difference."""
 	server: Optional[Type[servers.Server]] = None
-	"""What is behind it."""
+	"""The server behind it."""
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		os.makedirs(folder)
@@ -41,15 +41,15 @@ class CompilerCache:
 
 	@classmethod
 	def missing(cls) -> Optional[str]:
-		"""What this machine lacks for it."""
+		"""What this machine lacks for it, with the remedy; None if it is here."""
 		return None if cls.find() else "%s is not installed%s" % (cls.program, cls.remedy)
 
 	def hits(self) -> Optional[int]:
-		"""How many commands it has answered, if it tells."""
+		"""The number of commands that it has answered; None if it does not count them."""
 		return None
 
 	def ask(self, *args: str) -> str:
-		"""What its own command line answers."""
+		"""The output of its own command line."""
 		env = dict(self.base, **self.environment)
 		argv = [self.find() or self.program, *args]
 		argv = self.host.enter(argv) if self.host else argv
@@ -62,11 +62,11 @@ class CompilerCache:
 		return done.stdout.decode("utf-8", "replace")
 
 	def reach(self, server: servers.Server, host: Host) -> None:
-		"""Be on a host, with a server on another one."""
+		"""Use a server on another host."""
 		self.host = host
 
 	def settle(self) -> None:
-		"""Wait until the server has all that it is to have."""
+		"""Wait until everything is uploaded to the server."""
 
 	def pids(self) -> List[int]:
 		"""The daemons that run its compilers."""
@@ -131,7 +131,7 @@ class Wafcc(CompilerCache):
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
-		# nobody's settings, and a store that is the default one, so that the engine lives where we look for it
+		# no settings of the user's, and the default store, so that its engine has the runtime folder that we know
 		places = {"XDG_CACHE_HOME": folder, "XDG_CONFIG_HOME": os.path.join(folder, "none")}
 		self.engine = Engine(folder, env, programs=self.programs, **places)
 		self.environment = self.engine.environment
@@ -140,7 +140,6 @@ class Wafcc(CompilerCache):
 		return self.counts()["hits"]
 
 	def counts(self) -> Dict[str, Any]:
-		"""What its store says of itself."""
 		return json.loads(self.ask("--show-stats", "--json"))
 
 	def pids(self) -> List[int]:
@@ -152,7 +151,7 @@ class Wafcc(CompilerCache):
 
 
 class EngineCache(Wafcc):
-	"""Our engine's cache without the wrapper: whoever builds asks it."""
+	"""Our engine's cache without the wrapper: the build system asks it."""
 
 	wraps = False
 

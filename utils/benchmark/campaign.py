@@ -1,4 +1,4 @@
-"""A campaign: all runs that were asked for, in an order that is fair, with their results in a record."""
+"""A campaign: all runs in a fair order, with their results in a record."""
 
 import os
 import time
@@ -22,7 +22,7 @@ class Step(NamedTuple):
 	scenario: Scenario
 	lane: Lane
 	repetition: int
-	version: int  # of the source that the step edits: the same for all lanes that are compared with each other
+	version: int  # of the edited source; lanes that are compared with each other have the same one
 	jobs: int  # how many at once; 0 is as many as there are processors
 
 	@property
@@ -32,12 +32,11 @@ class Step(NamedTuple):
 
 	@property
 	def kind(self) -> Tuple[str, str, Lane]:
-		"""What it has in common with the same step of other repetitions."""
+		"""Equal for this step in all repetitions."""
 		return self.scenario.name, self.part, self.lane
 
 	@property
 	def text(self) -> str:
-		"""The step as progress shows it."""
 		return "%s, %s, repetition %d" % (
 			" ".join(filter(None, (self.scenario.name, self.part))),
 			self.lane.text,
@@ -45,13 +44,12 @@ class Step(NamedTuple):
 		)
 
 	def line(self, part: str = "", **more: Any) -> Dict[str, Any]:
-		"""What the record says of it."""
 		place = {"scenario": self.scenario.name, "part": part or self.part, "repetition": self.repetition}
 		return {**place, **self.lane.columns, **more}
 
 
 def rotated(items: Sequence[Item], turn: int) -> List[Item]:
-	"""The items in their order, beginning with another one each turn: nobody always runs first."""
+	"""The items in their order, beginning with another one each turn, so that none always runs first."""
 	turn = turn % len(items) if items else 0
 	return [*items[turn:], *items[:turn]]
 
@@ -97,27 +95,27 @@ def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int, jobs
 
 
 class Campaign:
-	"""What is done, on what, and what came of it."""
+	"""The steps, the workshop where they run, and the record of their results."""
 
 	def __init__(self, steps: Sequence[Step], workshop: Workshop, record: Record, progress: Progress) -> None:
 		self.steps = steps
 		self.workshop = workshop
 		self.record = record
 		self.progress = progress
-		progress.kinds = [step.kind for step in steps]
 		self.failed: Set[Tuple[str, ...]] = set()
 
 	def go(self, save: Callable[[], None]) -> None:
-		"""Do all steps, and save the record after each."""
 		self.warm_up()
 		save()
 		for number, step in enumerate(self.steps):
 			if step.lane.names in self.failed:
 				continue
-			self.progress.begin(number, step.text)
+			text = "[%*d/%d] %s" % (len(str(len(self.steps))), number + 1, len(self.steps), step.text)
+			left = [(other.kind, 1) for other in self.steps[number:] if other.lane.names not in self.failed]
+			self.progress.begin(text, left)
 			try:
 				self.record["runs"] += self.measure(step)
-				self.progress.done(number)
+				self.progress.done(step.kind)
 			except Failed as e:
 				self.fail(step, e)
 			save()
@@ -125,7 +123,6 @@ class Campaign:
 		save()
 
 	def measure(self, step: Step) -> List[Dict[str, Any]]:
-		"""Go through the phases of a step's scenario."""
 		settings = self.workshop.settings
 		jobs = step.jobs or settings["cores"]
 		commands = step.scenario.commands(settings, jobs)
@@ -141,13 +138,12 @@ class Campaign:
 		"""Report a failure, and leave this lane out from here on."""
 		self.record["failures"].append(step.line(reason=str(error)))
 		self.failed.add(step.lane.names)
-		self.progress.drop([other.kind for other in self.steps if other.lane == step.lane])
 		self.progress.say("FAILED: %s: %s; it takes no further part" % (step.text, error))
 		for line in error.quote():
 			self.progress.say(line)
 
 	def warm_up(self) -> None:
-		"""Have every compiler read from the disk before the first run that counts."""
+		"""Run every compiler once, so that it is read from the disk before the first measured run."""
 		pairs = dict.fromkeys((step.lane.compiler, step.scenario.project) for step in self.steps if step.lane.compiler)
 		for compiler, kind in pairs:
 			self.progress.say("generating a project and warming up %s" % compiler.name)
@@ -165,6 +161,5 @@ def compile_once(project: Project, workshop: Workshop) -> None:
 
 
 def notes_of(steps: Sequence[Step]) -> Dict[str, str]:
-	"""What a reader must know of the contenders that take part."""
 	contenders = {step.lane.contender.name: step.lane.contender for step in steps}
 	return {name: contender.note for name, contender in contenders.items() if contender.note}

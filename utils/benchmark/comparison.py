@@ -1,4 +1,4 @@
-"""A comparison: one size after the other, in rounds, all lanes in turn; what the ledger has is not done again."""
+"""A comparison: one size after the other, in rounds, all lanes in turn. Runs that the ledger has are not repeated."""
 
 import glob
 import os
@@ -7,22 +7,22 @@ import tempfile
 import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from .bounds import Bounds
+from .builder import UNITY
 from .campaign import compile_once, take_turns
-from .contender import Together
 from .courses import COMPILE, IDLE, PROJECTS, Course, LimitedRun, build_idle, courses_of, size_of
 from .interrupt import INTERRUPTS
+from .large import too_long
 from .ledger import Key, Ledger, Line, Writer, key_of
 from .machine import cores
 from .mistake import Failed, Mistake
-from .progress import Ahead, Ticker
+from .progress import Progress
 from .run import Lane, Run
 from .service import Engine
 from .workshop import Workshop
 
 MARK = "comparison"  # a file in the folder that a session works in, which names its ledger
 STOPPED = ("exit status 124:", "exit status 137:")  # how timeout ends when it has ended a command
-SHAKEN = 10  # tasks of a build that nobody measures, for whom tasks are idle
+SHAKEN = 10  # tasks of the build that warms up in idle work
 
 
 class Step(NamedTuple):
@@ -35,12 +35,11 @@ class Step(NamedTuple):
 
 	@property
 	def kind(self) -> Tuple[Any, ...]:
-		"""What it has in common with the same step of other sizes and rounds."""
+		"""Equal for this step in all sizes and rounds."""
 		return (self.course.name, *self.lane.names)
 
 	@property
 	def text(self) -> str:
-		"""The step as progress shows it."""
 		return "%s, %s, %d tasks, round %d" % (self.course.name, self.lane.text, self.tasks, self.round + 1)
 
 
@@ -65,45 +64,48 @@ ORDER = (("idle",), ("full", "cold", "cold and warm"), ("noop",), ("onefile",))
 
 
 class Comparison:
-	"""What is to be done, where, and what is known already."""
+	"""The steps of a comparison, the folder where they run, and the state of the ledger."""
 
 	def __init__(
-		self, options: Dict[str, Any], lanes: Sequence[Lane], folder: str, writer: Writer, ticker: Ticker
+		self, options: Dict[str, Any], lanes: Sequence[Lane], folder: str, writer: Writer, progress: Progress
 	) -> None:
 		self.options = options
 		self.lanes = lanes
 		self.folder = folder
 		self.writer = writer
-		self.ticker = ticker
-		self.bounds = Bounds(options["work"], folder, options["limit"])
-		self.ahead = Ahead()
+		self.progress = progress
 		self.done: Set[Key] = set()
+		self.walls: Dict[Tuple[Optional[str], ...], Dict[int, float]] = {}
+		"""By lane and number of tasks, the longest build."""
 		self.out: Dict[Tuple[Optional[str], ...], int] = {}
-		"""Who takes no part any more, from which size on."""
+		"""Lanes that take no further part, each with the size from which on it is out."""
 		self.failed = False
 		self.workshop: Optional[Workshop] = None
 		self.troubles: List[str] = []
 
 	def learn(self, ledger: Ledger) -> None:
-		"""Take what a ledger holds already."""
+		"""Take over the runs of a ledger."""
 		self.done = set(ledger.done())
 		for run in ledger.runs:
 			lane = (run["contender"], run["compiler"], run["interpreter"])
-			self.bounds.learn(lane, run["tasks"], run["values"]["wall"], run["values"].get("peak"))
-			self.ahead.learn((run["course"], *(name or "" for name in lane)), run["tasks"], run["took"])
+			self.learn_wall(lane, run["tasks"], run["values"]["wall"])
+			self.progress.learn((run["course"], *(name or "" for name in lane)), run["tasks"], run["took"])
 		for line in ledger.skipped:
 			self.out[line["contender"], line["compiler"], line["interpreter"]] = line["tasks"]
 
+	def learn_wall(self, lane: Tuple[Optional[str], ...], tasks: int, wall: float) -> None:
+		"""Keep the time of a build, if it is the longest of its lane in this size."""
+		sizes = self.walls.setdefault(lane, {})
+		sizes[tasks] = max(wall, sizes.get(tasks, 0.0))
+
 	def missing(self) -> List[Step]:
-		"""What is to be done."""
 		return [step for step in plan(self.options, self.lanes) if not self.is_done(step) and self.takes_part(step)]
 
 	def go(self) -> None:
-		"""Do all that is not done."""
 		steps = self.missing()
 		for tasks in self.options["tasks"]:
-			mine = [step for step in steps if step.tasks == tasks and self.takes_part(step)]
-			if mine and self.admit(tasks, mine):
+			self.admit(tasks, [step for step in steps if step.tasks == tasks and self.takes_part(step)])
+			if any(step.tasks == tasks and self.takes_part(step) for step in steps):
 				self.take_size(tasks, steps)
 		if steps:
 			self.writer.write(kind="finished")
@@ -121,33 +123,32 @@ class Comparison:
 		return key_of(self.line(step, scenario))
 
 	def line(self, step: Step, scenario: str) -> Line:
-		"""What a run's line begins with."""
+		"""The fields that tell a run from others."""
 		place = {"work": self.options["work"], "scenario": scenario, "tasks": step.tasks, "round": step.round}
 		return {"kind": "run", **place, **step.lane.columns}
 
 	def takes_part(self, step: Step) -> bool:
-		"""Tell whether a lane is not out."""
+		"""Tell whether a lane still takes part."""
 		return step.tasks < self.out.get(names_of(step.lane), step.tasks + 1)
 
-	def admit(self, tasks: int, steps: Sequence[Step]) -> bool:
-		"""Leave out who cannot, and tell whether the size can be tried at all."""
-		reason = self.bounds.refuse_size(tasks, sum(step.course.folders for step in steps))
+	def admit(self, tasks: int, steps: Sequence[Step]) -> None:
+		"""Leave out the lanes that would take too long in this size."""
 		for lane in dict.fromkeys(step.lane for step in steps):
-			why = reason or self.bounds.refuse_lane(names_of(lane), tasks)
+			walls = self.walls.get(names_of(lane), {})
+			largest = sorted(item for item in walls.items() if item[0] < tasks)[-1:]
+			why = too_long(largest, tasks, self.options["limit"])
 			if why:
 				self.skip(lane, tasks, why, True)
-		return not reason
 
 	def skip(self, lane: Lane, tasks: int, reason: str, again: bool) -> None:
 		"""Leave a lane out from a size on, and say so."""
 		self.out[names_of(lane)] = tasks
 		place = {"work": self.options["work"], "tasks": tasks, **lane.columns}
 		self.writer.write(kind="skipped", reason=reason, again=again, **place)
-		self.ticker.say("left out: %s, from %d tasks on: %s" % (lane.text, tasks, reason))
+		self.progress.say("left out: %s, from %d tasks on: %s" % (lane.text, tasks, reason))
 
 	def take_size(self, tasks: int, steps: Sequence[Step]) -> None:
 		"""Do the steps of a size in a workshop of its own."""
-		before, built = self.bounds.used(), 0
 		self.workshop = Workshop(self.folder, self.settings(tasks))
 		try:
 			self.warm_up(tasks)
@@ -155,33 +156,31 @@ class Comparison:
 				if step.tasks == tasks and self.takes_part(step):
 					ahead = [(other.kind, other.tasks) for other in steps[number:] if self.takes_part(other)]
 					self.take(step, ahead)
-					built += step.course.folders
-			self.bounds.learn_size(before, tasks, built)
 		finally:
 			with INTERRUPTS.held():
-				# what was built stays until the very end: creating files just after deleting many is slow
+				# build folders stay until the very end: creating files just after deleting many is slow
 				self.troubles += self.workshop.close(keep=True)
 
 	def settings(self, tasks: int) -> Dict[str, Any]:
-		"""What a workshop wants to know."""
-		together = any(isinstance(lane.contender.builder, Together) for lane in self.lanes)
+		"""The settings of the workshop for a size."""
+		together = any(UNITY in lane.contender.abilities for lane in self.lanes)
 		settings = dict(self.options, cores=cores(), tasks=[tasks], commands={}, notes={}, real={}, together=together)
 		if self.options["work"] == COMPILE:
 			settings["size"] = size_of(tasks)
 		return settings
 
 	def warm_up(self, tasks: int) -> None:
-		"""Have everything read from the disk, and compiled by the interpreters, before the first run that counts."""
+		"""Run everything once before the first run, to read it from the disk and to compile Python's files."""
 		if self.options["work"] == COMPILE:
 			for compiler in dict.fromkeys(lane.compiler for lane in self.lanes):
-				self.ticker.begin("generating %d sources for %s" % (tasks, compiler.name), None)
+				self.progress.begin("generating %d sources for %s" % (tasks, compiler.name))
 				project = self.workshop.project(PROJECTS[COMPILE], compiler)
 				project.edit(0)  # so that no later edit makes a function that was not there
 				compile_once(project, self.workshop)
 			return
 		for lane in self.lanes:
 			if names_of(lane) not in self.out and courses_of(IDLE, self.options["scenarios"], lane.contender):
-				self.ticker.begin("warming up %s" % lane.text, None)
+				self.progress.begin("warming up %s" % lane.text)
 				run = Run(lane, self.workshop.project(PROJECTS[IDLE], None), self.workshop, self.jobs, 0)
 				run.workshop.settings = dict(self.workshop.settings, tasks=[SHAKEN])
 				try:
@@ -195,16 +194,15 @@ class Comparison:
 		return self.options["jobs"] or cores()
 
 	def take(self, step: Step, ahead: Sequence[Tuple[Any, int]]) -> None:
-		"""Do a step, and write down at once what it gave."""
-		self.ticker.begin(step.text, self.ahead.estimate(ahead))
-		started, clock = time.time(), time.monotonic()
+		"""Do a step, and write its results to the ledger at once."""
+		self.progress.begin(step.text, ahead)
+		started = time.time()
 		try:
 			results = self.measure(step)
 		except Failed as e:
 			self.fail(step, e)
 			return
-		took = time.monotonic() - clock
-		self.ahead.learn(step.kind, step.tasks, took)
+		took = self.progress.done(step.kind, step.tasks)
 		wanted = self.wanted(step)
 		lines = [
 			dict(self.line(step, name), course=step.course.name, values=values, started=started, took=took)
@@ -212,12 +210,10 @@ class Comparison:
 		]
 		self.writer.write_all([line for line in lines if line["scenario"] in wanted])
 		for line in lines:
-			self.bounds.learn(names_of(step.lane), step.tasks, line["values"]["wall"], line["values"].get("peak"))
-		said = ", ".join("%s %.2f s" % (name, values["wall"]) for name, values in results)
-		self.ticker.done(said, self.ahead.estimate(ahead[1:]))
+			self.learn_wall(names_of(step.lane), step.tasks, line["values"]["wall"])
+		self.progress.say("  " + ", ".join("%s %.2f s" % (name, values["wall"]) for name, values in results))
 
 	def measure(self, step: Step) -> List[Tuple[str, Dict[str, float]]]:
-		"""Go through the phases of a step's course."""
 		work = self.options["work"]
 		project = self.workshop.project(PROJECTS[work], step.lane.compiler)
 		kind = Run if work == IDLE else LimitedRun  # idle builds have their limit already
@@ -233,10 +229,10 @@ class Comparison:
 		self.failed = True
 		self.skip(step.lane, step.tasks, "%s failed: %s" % (step.course.name, error), True)
 		for line in error.quote():
-			self.ticker.say(line)
+			self.progress.say(line)
 
 	def close(self) -> List[str]:
-		"""Delete what was built; what could not be ended, one line each."""
+		"""Delete all build folders, and return one line for each daemon that could not be ended."""
 		shutil.rmtree(self.folder, ignore_errors=True)
 		return self.troubles
 

@@ -19,7 +19,6 @@ class Compiler(NamedTuple):
 
 	@property
 	def version(self) -> str:
-		"""What it says it is."""
 		return version_of(self.name, "--version")
 
 

@@ -1,5 +1,5 @@
 """
-The contenders: who builds, and how.
+The contenders: build systems, and the other programs that scenarios compare.
 
 To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder combines with.
 """
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Type
 
 from . import ablation
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
@@ -24,7 +24,6 @@ from .machine import cores
 from .meter import Command
 from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
-from .room import Full
 from .served import Served
 from .servers import Nginx, Redis, RedisFile, WafdServe
 from .spawner import SPAWNERS
@@ -43,7 +42,7 @@ PATCHES = (
 	*("precedence", "files", "recursion", "finished", "more", "heap", "threads", "messages", "names", "rules"),
 	*("folders", "outputs", "database", "digests", "collector"),
 )
-"""Those of the tool large."""
+"""The patches of the tool large."""
 
 UNITED = ("--unity=on",)
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
@@ -63,6 +62,7 @@ class Waf(Builder):
 	def __init__(
 		self,
 		*tools: str,
+		can: Iterable[str] = (),
 		options: Sequence[str] = (),
 		always: Sequence[str] = (),
 		note: str = "",
@@ -70,11 +70,13 @@ class Waf(Builder):
 		is_foreign: bool = False,
 	) -> None:
 		"""
-		The tools are loaded in options, the environment is that of all its commands.
+		The tools are loaded in ``options``, and all commands have the environment.
 
-		The options go to the command that builds, what is said always to all. Foreign tools are not ours.
+		``can`` replaces the abilities. ``options`` go to the command that builds, ``always`` to every command. Foreign
+		tools are not ours.
 		"""
 		self.tools = tools
+		self.abilities = frozenset(can) or self.abilities
 		self.options = options or self.options
 		self.always = always
 		self.note = note or self.note
@@ -92,7 +94,6 @@ class Waf(Builder):
 		run.aside("configure", self.configure(run))
 
 	def configure(self, run: "Run", *args: str, **variables: str) -> Command:
-		"""The command that configures the run's folder."""
 		return self.waf(run, "configure", "-o", os.path.join(run.root, run.folder), *args, **variables)
 
 	def command(self, run: "Run") -> Command:
@@ -112,7 +113,7 @@ class Waf(Builder):
 
 
 class ResidentWaf(Waf):
-	"""Waf with a resident process, which has answered for a build with nothing to do before."""
+	"""Waf with a resident process that has answered a build with nothing to do before."""
 
 	abilities = frozenset((REBUILD,))
 	note = "its resident process has seen a build with nothing to do before"
@@ -125,9 +126,9 @@ class ResidentWaf(Waf):
 		self.numbers: Dict[Any, int] = {}
 		self.pids: List[int] = []
 		self.expected = 0
-		"""So many builds its resident process must have answered for after the run."""
+		"""The number of builds that its resident process must have answered after the run."""
 		self.going = 0
-		"""So many runs that it had begun ahead must have gone on."""
+		"""The number of builds begun ahead that must have been continued after the run."""
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
 		if "WAFD_RUNTIME_DIR" in run.environment:
@@ -172,7 +173,7 @@ class ResidentWaf(Waf):
 		run.aside("settle", self.command(run))
 
 	def answers(self, run: "Run") -> int:
-		"""How many builds its resident processes have answered for."""
+		"""The number of builds that its resident processes have answered."""
 		return self.count(run, "answered")
 
 	def count(self, run: "Run", what: str) -> int:
@@ -197,7 +198,7 @@ class ResidentWaf(Waf):
 
 
 class Unstarted(ResidentWaf):
-	"""The same with a copy of our tools in which no build is begun ahead, for ``bench.py ablation``."""
+	"""Waf with a resident process that begins no build ahead, by a patched copy of our tools (for ``ablation``)."""
 
 	note = "with our tools but prestart.py and sketch.py, so that nothing is begun ahead"
 	part = "prestart"
@@ -222,7 +223,7 @@ class Unstarted(ResidentWaf):
 
 
 class ResidentTogether(ResidentWaf):
-	"""The same for the scenario that is about compiling many files at once."""
+	"""Waf with a resident process, for the scenario about files that are compiled together."""
 
 	abilities = frozenset((UNITY,))
 	note = "our unity with large and a resident process, idle when each edit is made"
@@ -234,39 +235,6 @@ class ResidentTogether(ResidentWaf):
 		super().rest(run)
 		# the plan is made anew at the first edit, so nothing goes on there: after both edits, one must have
 		self.going = first or self.going
-
-
-class Stock(Waf):
-	"""Waf as it is."""
-
-	abilities = Waf.abilities | {LARGE}
-
-
-class Large(Waf):
-	"""Waf with the tool for very many tasks, or all of it but one patch, for the scenarios that are about those."""
-
-	abilities = frozenset((TASKS, LARGE))
-
-
-class Neighbor(Waf):
-	"""Waf with prefork and one option for the sake of others, for the scenario that is about those."""
-
-	abilities = frozenset((NEIGHBOR,))
-
-	def __init__(self, option: str) -> None:
-		super().__init__("prefork", options=(option,))
-
-
-class Batched(Waf):
-	"""Waf that compiles many sources in one call of a compiler, by our tool or by its own."""
-
-	abilities = frozenset((BATCH,))
-
-
-class Together(Waf):
-	"""Waf for the scenario that is about compiling many files at once."""
-
-	abilities = frozenset((UNITY,))
 
 
 class Drawn(Waf):
@@ -347,7 +315,7 @@ class Make(Builder):
 
 
 class Xargs(Builder):
-	"""No build system: the compilers' commands one after the other, which is the least that a full build can take."""
+	"""No build system: only the compilers' commands, the least that a full build can take."""
 
 	program = "xargs"
 	note = "compiles only: no libraries, no dependencies, no order"
@@ -374,7 +342,7 @@ class Xargs(Builder):
 
 
 class Bare(Builder):
-	"""Less than any build system does: a program that starts the commands and waits for them, compiled here."""
+	"""A program in C that only starts the commands and waits for them."""
 
 	program = C_COMPILER
 	note = "a program of C that only spawns and waits: the least that starting each command anew takes"
@@ -399,11 +367,27 @@ def object_of(line: str) -> str:
 	return words[words.index("-o") + 1] if "-o" in words else ""
 
 
+def large_without(patch: str) -> Waf:
+	"""Waf with the tool large, without one of its patches."""
+	return Waf("large", can=MANY_TASKS, always=("--no-large=" + patch,), note="large without its patch " + patch)
+
+
+MANY_TASKS = (TASKS, LARGE)
+NEIGHBORS = {
+	"nice10": "--nice=10",
+	"nice19": "--nice=19",
+	"batch": "--sched=batch",
+	"idle": "--sched=idle",
+	"load": "--load=%d" % cores(),
+	"processors": half_of_processors(),
+}
+"""Options of prefork for the sake of other programs."""
+
 BUILDERS: Dict[str, Builder] = {
-	"waf": Stock(),
-	"large": Large("large"),
-	"large+prefork": Large("large", "prefork"),
-	**{"large-" + n: Large("large", always=("--no-large=" + n,), note="large without its patch " + n) for n in PATCHES},
+	"waf": Waf(can=Waf.abilities | {LARGE}),
+	"large": Waf("large", can=MANY_TASKS),
+	"large+prefork": Waf("large", "prefork", can=MANY_TASKS),
+	**{"large-" + patch: large_without(patch) for patch in PATCHES},
 	"waf-nopool": Waf(environment={"WAF_NO_PREFORK": "1"}),
 	"prefork": Waf("prefork"),
 	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
@@ -418,30 +402,24 @@ BUILDERS: Dict[str, Builder] = {
 	"waf+wafcc-serve": Waf("prefork", "wafcc"),
 	"waf+wafcc-resident": ResidentWaf("prefork", "wafcc", "large", "resident"),
 	"waf+wafcache": Waf("cached_builds", is_foreign=True),
-	"waf-batched_cc": Batched("batched_cc", note="Waf's own tool, of C and C++ only", is_foreign=True),
-	"waf-batch": Batched("batch", options=("--batch=50",)),
-	"prefork-batch": Batched("prefork", "batch", options=("--batch=50",)),
-	"unity-none": Together(note="stock Waf, each file compiled alone"),
-	"unity-upstream": Together("upstream_unity", note="Waf's own unity, batches of 50", is_foreign=True),
-	"unity": Together("unity", options=UNITED, note="our unity"),
-	"unity-large": Together("large", "unity", options=UNITED, note="our unity with large"),
+	"waf-batched_cc": Waf("batched_cc", can=(BATCH,), note="Waf's own tool, of C and C++ only", is_foreign=True),
+	"waf-batch": Waf("batch", can=(BATCH,), options=("--batch=50",)),
+	"prefork-batch": Waf("prefork", "batch", can=(BATCH,), options=("--batch=50",)),
+	"unity-none": Waf(can=(UNITY,), note="stock Waf, each file compiled alone"),
+	"unity-upstream": Waf("upstream_unity", can=(UNITY,), note="Waf's own unity, batches of 50", is_foreign=True),
+	"unity": Waf("unity", can=(UNITY,), options=UNITED, note="our unity"),
+	"unity-large": Waf("large", "unity", can=(UNITY,), options=UNITED, note="our unity with large"),
 	"unity-resident": ResidentTogether("resident", "large", "unity"),
-	"unity-prefork": Together("prefork", "unity", options=UNITED, note="our unity with prefork"),
+	"unity-prefork": Waf("prefork", "unity", can=(UNITY,), options=UNITED, note="our unity with prefork"),
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
 	"bare": Bare(),
-	"nice10": Neighbor("--nice=10"),
-	"nice19": Neighbor("--nice=19"),
-	"batch": Neighbor("--sched=batch"),
-	"idle": Neighbor("--sched=idle"),
-	"load": Neighbor("--load=%d" % cores()),
-	"processors": Neighbor(half_of_processors()),
+	**{name: Waf("prefork", can=(NEIGHBOR,), options=(option,)) for name, option in NEIGHBORS.items()},
 	"single": Single(),
 	"nothing": Nothing(),
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
 	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
-	"wafd": Full(),
 	"redis": Served(Redis, "redis"),
 	"redis-file": Served(RedisFile, "redis", "what it has acknowledged survives kill -9, as with ours"),
 	"nginx": Served(Nginx, "http"),
@@ -461,27 +439,20 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 	"waf+wafcache": Wafcache,
 	"socket": EngineCache,
 	"pipelined": EngineCache,
-	"wafd": EngineCache,
 }
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
 BY_NAME = (
-	*(
-		name
-		for name, one in BUILDERS.items()
-		if isinstance(one, (Drawn, Large, Unparked, Unstarted)) and name != "large"
-	),
-	*SYNCED,
+	*("large+prefork", *("large-" + patch for patch in PATCHES), "prefork-plain", "prefork-refused"),
+	*("prefork-timeline", "prefork-recorded", "resident-without-prestart", *SYNCED),
 )
-"""Those that take part only where they are asked for: they tell nothing without others."""
-
-NEIGHBORS = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Neighbor))
+"""Contenders that take part only if they are named: they are variants of others."""
 
 DEFAULT = (
 	*("waf", "waf-nopool", "prefork", "resident", "resident-large", "waf-batched_cc", "waf-batch", "prefork-batch"),
 	*("ninja", "make", "xargs", "bare", "waf+ccache", "waf+wafcache", "waf+wafcc"),
 	*("ninja+ccache", "ninja+sccache", "ninja+wafcc", *NEIGHBORS, *SPAWNERS),
-	*("single+ccache", "single+sccache", "single+wafcc", "socket", "pipelined", "single", "nothing", "wafd", "large"),
+	*("single+ccache", "single+sccache", "single+wafcc", "socket", "pipelined", "single", "nothing", "large"),
 	*("unity-none", "unity-upstream", "unity", "unity-large", "unity-resident", "unity-prefork"),
 	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),
@@ -500,16 +471,16 @@ class Contender(NamedTuple):
 
 	@property
 	def abilities(self) -> FrozenSet[str]:
-		"""What it can do; a cache has nothing to do with what runs no compiler."""
+		"""The scenarios that it can run; a cache makes no difference where no compiler runs."""
 		return self.builder.abilities & self.cache.abilities if self.cache else self.builder.abilities - {FAR, PRICE}
 
 	@property
 	def note(self) -> str:
-		"""What a reader of its numbers must know."""
+		"""A note for readers of its numbers."""
 		return self.builder.note or ("its cache is empty at first" if self.cache else "")
 
 	def missing(self) -> Optional[str]:
-		"""What this machine lacks for it."""
+		"""What this machine lacks for it, with the remedy; None if it can take part."""
 		far = missing_hosts() if FAR in self.abilities else None
 		return far or (self.cache.missing() if self.cache else None) or self.builder.missing()
 
@@ -521,7 +492,6 @@ def find_contender(name: str, engines: Mapping[str, str] = {}) -> Contender:
 
 
 def with_engine(found: Contender, label: str, engines: Mapping[str, str]) -> Contender:
-	"""A contender with another build of the engine."""
 	name = "%s@%s" % (found.name, label)
 	if label not in engines:
 		raise Mistake("contender %s: no engine is named so: say --engine %s=DIR" % (name, label))
@@ -548,5 +518,4 @@ def find_known(name: str) -> Contender:
 
 
 def names_of(contenders: Sequence[Contender]) -> List[str]:
-	"""The names of contenders."""
 	return [contender.name for contender in contenders]

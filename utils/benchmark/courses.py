@@ -1,5 +1,5 @@
 """
-What is done in one go in a comparison, and which scenarios that gives numbers for.
+A course is what a lane does in one go in a comparison. It gives numbers for one or two scenarios.
 
 Two kinds of work that are never mixed: *compile* builds a project of genbench's, *idle* runs tasks that only write an
 empty file, so that what is measured is the build system itself.
@@ -9,16 +9,17 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from . import phases
-from .builder import BUILD, REBUILD
-from .contender import Contender, Large, Together, Waf
+from .builder import BUILD, LARGE, REBUILD, UNITY
+from .contender import Contender, ResidentWaf, Waf
 from .large import LIMIT, Sizes, limiter
 from .meter import Command, Reading
 from .mistake import Failed
 from .run import MIB, Run
-from .workshop import GENERATED, LARGE
+from .workshop import GENERATED
+from .workshop import LARGE as TASKS
 
 COMPILE, IDLE = "compile", "idle"
-PROJECTS = {COMPILE: GENERATED, IDLE: LARGE}
+PROJECTS = {COMPILE: GENERATED, IDLE: TASKS}
 SCENARIOS = ("full", "cold", "warm", "noop", "onefile")
 """In the order in which they can follow each other."""
 TITLES = {
@@ -39,7 +40,7 @@ CONTENDERS = {
 	),
 	IDLE: ("waf", "prefork", "large", "large+prefork"),
 }
-"""Who takes part where nobody says so."""
+"""The default contenders."""
 
 LIBRARY = 50  # sources in each library of a project, where there are so many
 OWN, OTHERS = 15, 5  # headers of its own and of other libraries that each of them includes, if there are so many
@@ -54,7 +55,7 @@ def size_of(tasks: int) -> str:
 
 
 class LimitedRun(Run):
-	"""A run none of whose commands may take longer than a limit, and that tells as much of their memory as is known."""
+	"""A run whose commands have a limit of time. It also keeps the peak memory where daemons make it incomplete."""
 
 	@property
 	def limit(self) -> int:
@@ -65,7 +66,7 @@ class LimitedRun(Run):
 		return super().execute(limited)
 
 	def keep(self, reading: Reading) -> None:
-		"""Keep the memory also where a daemon runs the compilers, marked: the largest process may be one of those."""
+		"""Keep the peak memory, marked as partial if a daemon runs the compilers, which may be larger."""
 		super().keep(reading)
 		values = self.results[-1][1]
 		if "peak" not in values:
@@ -78,21 +79,19 @@ class Course(NamedTuple):
 	name: str
 	gives: Tuple[str, ...]
 	phases: Sequence[Callable[[Run], None]]
-	folders: int = 1  # that it builds in
 
 
 def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]:
-	"""What a contender has to do for the scenarios that are wanted."""
 	if work == IDLE:
 		able = isinstance(one.builder, Waf) and not one.cache and set(wanted) & {"full", "noop"}
 		return [Course("idle", ("full", "noop"), (build_idle,))] if able else []
 	found = []
-	takes_all = isinstance(one.builder, (Large, Together))
+	takes_all = not {LARGE, UNITY}.isdisjoint(one.abilities) and not isinstance(one.builder, ResidentWaf)
 	if takes_all or BUILD in one.abilities:
 		if not one.cache and "full" in wanted:
 			found.append(Course("full", ("full",), (phases.take_new_folder, phases.build, check_all)))
 		elif one.cache and "warm" in wanted:
-			found.append(Course("cold and warm", ("cold", "warm"), (build_cold_and_warm,), 2))
+			found.append(Course("cold and warm", ("cold", "warm"), (build_cold_and_warm,)))
 		elif one.cache and {"full", "cold"} & set(wanted):
 			found.append(Course("cold", ("cold",), (phases.take_new_folder, phases.build, check_all)))
 	if takes_all or REBUILD in one.abilities:
@@ -117,17 +116,17 @@ def build_cold_and_warm(run: Run) -> None:
 
 
 def check_all(run: Run) -> None:
-	"""See that nothing was left out: each source has its object or, where files are put together, its functions."""
+	"""Fail if something was left out: each source needs its object, or its functions if files are compiled together."""
 	if run.settings["together"]:
 		check_libraries(run)
-	if isinstance(run.lane.contender.builder, Together):
+	if UNITY in run.lane.contender.abilities:
 		run.built(run.folder)
 	else:
 		phases.check_all_objects(run)
 
 
 def check_libraries(run: Run) -> None:
-	"""See that all libraries are there, and define what those of who came first define."""
+	"""Fail unless all libraries are there, with the symbols of the first contender's."""
 	libraries = run.project.found(run.folder, ".a")
 	wanted = {os.path.dirname(source) for source in run.project.sources()}
 	if len(libraries) != len(wanted):
@@ -136,8 +135,8 @@ def check_libraries(run: Run) -> None:
 
 
 def check_edited(run: Run) -> None:
-	"""See that one object was made anew; where files are put together, it may be a few."""
-	if not isinstance(run.lane.contender.builder, Together):
+	"""Fail unless one object was made anew, or a few if files are compiled together."""
+	if UNITY not in run.lane.contender.abilities:
 		phases.check_new_objects(1)(run)
 	elif run.project.objects(run.folder) == run.before:
 		raise Failed("it made no object anew")

@@ -1,4 +1,4 @@
-"""Compiler caches with a server behind them that another machine has filled: those of ``second-machine``."""
+"""Compiler caches with a server that another machine has filled, for ``second-machine``."""
 
 import time
 from typing import Dict, Optional, Type
@@ -13,7 +13,7 @@ PATIENCE = 60.0  # seconds without any progress that uploads have
 
 
 class Far(CompilerCache):
-	"""What they have in common."""
+	"""A cache with a server."""
 
 	abilities = frozenset((FAR,))
 	server: Type[Server]
@@ -42,7 +42,7 @@ class CcacheNginx(Far, Ccache):
 
 
 class CcacheServe(CcacheNginx):
-	"""The same with our server."""
+	"""ccache with our server, by HTTP."""
 
 	server = WafdServe
 
@@ -65,7 +65,7 @@ class FarWafcc(Far, Wafcc):
 		return {"WAFCC_REMOTE": "tcp://%s@%s" % (server.token, server.place)}
 
 	def settle(self) -> None:
-		"""Wait until all is uploaded, as long as that goes on; what was dropped is missing among the hits."""
+		"""Wait for the end of all uploads, as long as they make progress. Dropped ones show as missing hits."""
 		deadline, before = 0.0, -1
 		while True:
 			remote = self.counts()["remote"]
@@ -79,7 +79,7 @@ class FarWafcc(Far, Wafcc):
 
 
 class FarEngineCache(FarWafcc, EngineCache):
-	"""The same without the wrapper."""
+	"""Our cache without the wrapper, with our server."""
 
 
 FAR_CACHES: Dict[str, Type[CompilerCache]] = {

@@ -1,35 +1,31 @@
-"""From ledgers to figures: medians, quartiles, ranges, ratios paired by round, and what may be said of them. Pure."""
+"""Figures of a ledger: medians, quartiles, ranges, ratios paired by round, and verdicts. Pure."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .courses import SCENARIOS
-from .ledger import Ledger, Line, differences, key_of, unlike
-from .mistake import Mistake
+from .ledger import Ledger, Line
 from .summary import Summary, paired_ratio, summarize
 
 MEASURES = (("wall", "time", "s"), ("processor", "processor", "s"), ("peak", "peak memory", "MiB"))
 """As a run has it, as it is called, and its unit. The first one is compared."""
 
-ENOUGH = 3  # runs of each, before it is said who is faster
+ENOUGH = 3  # runs of each that a verdict needs
 BASE, FASTER, SLOWER = "base", "faster", "slower"
 UNCLEAR, TOO_FEW, ALONE = "not distinguishable", "too few runs", ""
-PLAIN = {"cold": "full", "warm": "full"}  # where the base has no cache: what its build is to be compared with
+PLAIN = {"cold": "full", "warm": "full"}  # the scenario of the base if that has no cache
 FREE = ("repeat", "tasks", "contenders", "interpreters", "compilers", "scenarios", "baseline", "limit")
-"""Options in which records that are shown together may differ: they tell which runs there are, not what a run is."""
+"""Options that may change from session to session: they say which runs there are, not what a run is."""
 
 
 class Who(NamedTuple):
-	"""Who ran."""
+	"""A contender with its interpreter."""
 
 	contender: str
 	interpreter: Optional[str]
-	machine: int  # 0 where there is one only, else counted from 1
 
 	@property
 	def text(self) -> str:
-		"""All of it in a few words."""
-		words = [self.contender, self.interpreter, "machine %d" % self.machine if self.machine else ""]
-		return " ".join(filter(None, words))
+		return " ".join(filter(None, self))
 
 
 class Row(NamedTuple):
@@ -54,48 +50,23 @@ class Group(NamedTuple):
 
 	@property
 	def title(self) -> str:
-		"""Its name."""
 		return ", ".join(filter(None, (self.scenario, self.compiler)))
 
 
 class Figures(NamedTuple):
-	"""All there is to show."""
+	"""Everything that a report shows."""
 
 	groups: List[Group]
 	warnings: List[str]
 	left_out: List[str]
-	machines: List[Dict[str, Any]]
-	ledgers: List[Ledger]
+	ledger: Ledger
 
 
-def figures_of(ledgers: Sequence[Ledger], different_machines: bool = False, anyway: bool = False) -> Figures:
-	"""Put ledgers together; those of different machines, or of runs that are not the same thing, only on demand."""
-	machines, places = tell_machines(ledgers)
-	warnings = []
-	if len(machines) > 1:
-		why = unlike(machines[0], machines[1])
-		if not different_machines:
-			raise Mistake("these runs are of different machines (%s): --different-machines shows them, marked" % why)
-		warnings.append("Runs of %d different machines stand side by side: %s." % (len(machines), why))
-	first = unfree(ledgers[0].options)
-	for ledger in ledgers[1:]:
-		why = differences(first, unfree(ledger.options))
-		if why and not anyway and not why.startswith("work "):
-			raise Mistake("%s has other options (%s): --anyway shows it, with a warning" % (ledger.path, why))
-		if why:
-			warnings.append("%s was made with other options: %s." % (ledger.path, why))
-	for ledger in ledgers:
-		warnings += ["%s: %s" % (ledger.path, note) for note in ledger.notes]
-		if not ledger.is_finished:
-			warnings.append("%s is not finished: this is what was measured until then." % ledger.path)
-	told_apart = [
-		dict(run, machine=places[n, run["machine"]], session=(n, run["machine"]))
-		for n, ledger in enumerate(ledgers)
-		for run in ledger.runs
-	]
-	runs = unique(told_apart)
-	left_out = list(dict.fromkeys(told(line) for ledger in ledgers for line in ledger.skipped))
-	return Figures(groups_of(runs, ledgers, len(machines) > 1), warnings, left_out, machines, list(ledgers))
+def figures_of(ledger: Ledger) -> Figures:
+	warnings = ["%s: %s" % (ledger.path, note) for note in ledger.notes]
+	if not ledger.is_finished:
+		warnings.append("%s is not finished: this is what was measured until then." % ledger.path)
+	return Figures(groups_of(ledger), warnings, list(dict.fromkeys(map(told, ledger.skipped))), ledger)
 
 
 def unfree(options: Dict[str, Any]) -> Dict[str, Any]:
@@ -103,70 +74,41 @@ def unfree(options: Dict[str, Any]) -> Dict[str, Any]:
 	return {name: value for name, value in options.items() if name not in FREE}
 
 
-def tell_machines(ledgers: Sequence[Ledger]) -> Tuple[List[Dict[str, Any]], Dict[Tuple[int, int], int]]:
-	"""The machines that differ, and which of them is the one of a ledger's session."""
-	machines: List[Dict[str, Any]] = []
-	places = {}
-	for number, ledger in enumerate(ledgers):
-		for session, machine in enumerate(ledger.machines):
-			place = next((n for n, known in enumerate(machines) if not unlike(known, machine)), len(machines))
-			if place == len(machines):
-				machines.append(machine)
-			else:
-				# a machine is known by all versions that any session told of it
-				versions = {**machine["versions"], **machines[place]["versions"]}
-				machines[place] = dict(machines[place], versions=versions)
-			places[number, session] = place
-	return machines, places
-
-
-def unique(runs: Sequence[Line]) -> List[Line]:
-	"""The runs, each once, also where a ledger is named twice."""
-	found: Dict[Tuple[Any, ...], Line] = {}
-	for run in runs:
-		found.setdefault((run["started"], key_of(run)), run)
-	return list(found.values())
-
-
 def told(line: Line) -> str:
-	"""Who was left out, from where on, and why."""
+	"""The lane that was left out, from which size on, and the reason."""
 	who = " ".join(filter(None, (line["contender"], line["compiler"], line["interpreter"])))
 	return "%s work, %s, from %d tasks on: %s" % (line["work"], who, line["tasks"], line["reason"])
 
 
-def groups_of(runs: Sequence[Line], ledgers: Sequence[Ledger], are_several: bool) -> List[Group]:
-	"""Sort runs into groups, in the order of what was asked for."""
+def groups_of(ledger: Ledger) -> List[Group]:
+	"""Sort the runs into groups, in the order in which they were asked for."""
 	values: Dict[Tuple[Any, ...], Dict[Tuple[Who, int], List[Line]]] = {}
-	for run in runs:
-		who = Who(run["contender"], run["interpreter"], run["machine"] + 1 if are_several else 0)
+	for run in ledger.runs:
 		key = (run["work"], run["scenario"], run["compiler"])
+		who = Who(run["contender"], run["interpreter"])
 		values.setdefault(key, {}).setdefault((who, run["tasks"]), []).append(run)
-	order = [name for ledger in ledgers for name in ledger.options["contenders"]] + [run["contender"] for run in runs]
+	order = [*ledger.options["contenders"], *(run["contender"] for run in ledger.runs)]
 	found = []
 	for work, scenario, compiler in sorted(values, key=lambda key: (key[0], str(key[2]), SCENARIOS.index(key[1]))):
 		mine = values[work, scenario, compiler]
 		plain = values.get((work, PLAIN.get(scenario, ""), compiler), {})
-		base = base_of(ledgers, [who for who, _ in (*mine, *plain)])
+		base = base_of(ledger, [who for who, _ in (*mine, *plain)])
 		rows = []
-		for who, tasks in sorted(mine, key=lambda it: (it[1], it[0].machine, order.index(it[0].contender))):
-			theirs = base and base._replace(machine=who.machine)
-			against = mine.get((theirs, tasks)) or plain.get((theirs, tasks)) or []
+		for who, tasks in sorted(mine, key=lambda it: (it[1], order.index(it[0].contender))):
+			against = mine.get((base, tasks)) or plain.get((base, tasks)) or []
 			rows.append(row_of(who, tasks, mine[who, tasks], against))
-		words = base._replace(machine=0).text if base else ""
-		instead = base and PLAIN.get(scenario) and not any(row.verdict == BASE for row in rows)
-		found.append(Group(work, scenario, compiler, words + (" (full)" if instead else ""), rows))
+		is_plain = PLAIN.get(scenario) and not any(row.verdict == BASE for row in rows)
+		found.append(Group(work, scenario, compiler, base.text + (" (full)" if is_plain else ""), rows))
 	return found
 
 
-def base_of(ledgers: Sequence[Ledger], there: Sequence[Who]) -> Optional[Who]:
-	"""Who the others are compared with: who was asked for, or else who comes first."""
-	for ledger in ledgers:
-		for contender in (ledger.options["baseline"], *ledger.options["contenders"]):
-			for interpreter in (None, *ledger.options["interpreters"]):
-				found = [who for who in there if (who.contender, who.interpreter) == (contender, interpreter)]
-				if found:
-					return found[0]
-	return there[0] if there else None
+def base_of(ledger: Ledger, there: Sequence[Who]) -> Who:
+	"""The lane that the others are compared with: that of the baseline, or else the first one."""
+	for contender in (ledger.options["baseline"], *ledger.options["contenders"]):
+		for interpreter in (None, *ledger.options["interpreters"]):
+			if Who(contender, interpreter) in there:
+				return Who(contender, interpreter)
+	return there[0]
 
 
 def row_of(who: Who, tasks: int, runs: Sequence[Line], base: Sequence[Line]) -> Row:
@@ -185,12 +127,12 @@ def row_of(who: Who, tasks: int, runs: Sequence[Line], base: Sequence[Line]) -> 
 
 
 def rounds_of(runs: Sequence[Line], measure: str) -> Dict[Any, float]:
-	"""What was measured, by round: what an interruption lies between did not stand close together in time."""
-	return {(run["round"], run["session"]): run["values"][measure] for run in runs}
+	"""The values by round and session: two runs with an interruption between them were not close together in time."""
+	return {(run["round"], run["machine"]): run["values"][measure] for run in runs}
 
 
 def judge(runs: Sequence[Line], base: Sequence[Line], paired: Optional[float]) -> str:
-	"""What may be said of a lane against the base: nothing where their ranges overlap, or where there are few runs."""
+	"""The verdict on a lane against the base; there is none if their ranges overlap or the runs are too few."""
 	if not base or paired is None:
 		return ALONE
 	mine = [run["values"]["wall"] for run in runs]

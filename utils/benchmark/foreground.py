@@ -1,7 +1,7 @@
 """
-A job in the foreground that others disturb: processes that do the same work again and again, and count.
+A job in the foreground that builds disturb: processes that repeat the same work and count.
 
-They note their counts in a file that is read while they run. What they do is the program ``projects/worker.py``.
+They note their counts in a file that is read while they run. Each runs ``projects/worker.py``.
 """
 
 import mmap
@@ -22,7 +22,7 @@ PATIENCE = 30.0
 
 
 class Foreground:
-	"""The job as long as it runs. It has a session of its own, as a job in another terminal."""
+	"""The running job. It has a session of its own, as a job in another terminal has."""
 
 	def __init__(self, path: str, workers: int, environment: Dict[str, str]) -> None:
 		self.workers = workers
@@ -51,7 +51,6 @@ class Foreground:
 		self.stop()
 
 	def await_work(self) -> None:
-		"""Wait until every worker counts."""
 		deadline = time.monotonic() + PATIENCE
 		while not all(self.count_of(number) for number in range(self.workers)):
 			if time.monotonic() > deadline or any(child.poll() is not None for child in self.children):
@@ -59,11 +58,9 @@ class Foreground:
 			time.sleep(0.01)
 
 	def count_of(self, number: int) -> int:
-		"""What a worker has done so far."""
 		return COUNT.unpack_from(self.counts, number * COUNT.size)[0]
 
 	def count(self) -> int:
-		"""What all have done so far."""
 		return sum(self.count_of(number) for number in range(self.workers))
 
 	def rate(self, seconds: float) -> float:
@@ -73,7 +70,6 @@ class Foreground:
 		return (self.count() - before) / (time.monotonic() - started)
 
 	def stop(self) -> None:
-		"""End it."""
 		for child in self.children:
 			child.kill()
 			child.wait()

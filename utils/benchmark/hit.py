@@ -1,20 +1,29 @@
 """
 One answer of a cache at a time: the contenders of the scenario ``hit``.
 
-The work is done by ``projects/hits``: ``repeat.c`` runs a command again and again as a build system would, with a cache
-before the compiler; ``ask.c`` asks our engine for the same over its socket, as our tools for Waf do. What both compile
-is a small file with twenty headers of its own, and one with the system's.
+The work is done by ``projects/spawn``: ``spawn.c`` runs a command again and again as a build system would, with a cache
+before the compiler; ``ask.c`` asks our engine for the same over its socket, as our tools for Waf do. Both compile a
+small file with twenty headers of its own, and one with the system's.
 """
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Dict, List
+import sys
+from typing import TYPE_CHECKING, Dict, Iterable, List, Sequence
 
 from .builder import HIT, Builder
-from .frames import socket_of, write_frames
+from .interpreter import ROOT
+from .machine import cores
 from .meter import NONE_USED, Command, grown, used_by
 from .mistake import Failed
 from .project import C_COMPILER
+from .service import Engine
+
+if ROOT not in sys.path:
+	sys.path.append(ROOT)
+
+from waflib_extras import version
+from waflib_extras.client import protocol
 
 if TYPE_CHECKING:
 	from .run import Run
@@ -24,14 +33,8 @@ RARELY = 25  # times fewer compiles where no cache answers
 MANY = 64  # commands that are on their way at once
 
 
-def repeat(run: "Run", argv: List[str], first: int, count: int) -> Dict[str, float]:
-	"""Run so many commands one by one, each with its number in the place of ``{}``: what one of them took."""
-	argv = [shutil.which(argv[0]) or argv[0], *argv[1:]]
-	return measure(run, "repeat", str(first), str(count), run.answer, *argv)
-
-
 def measure(run: "Run", program: str, *args: str) -> Dict[str, float]:
-	"""Let a program of the project measure, and read its answer."""
+	"""Run a program of the project that measures, and read its answer."""
 	values = run.ask("hit", Command([os.path.join(run.root, program), *args], run.root, run.environment))
 	values["client"] = values["user"] + values["system"]
 	return values
@@ -44,7 +47,7 @@ class Single(Builder):
 	abilities = frozenset((HIT,))
 
 	def time_part(self, run: "Run", source: str) -> Dict[str, float]:
-		"""Let a source be compiled many times: what one of them took, in microseconds."""
+		"""Compile a source many times; the time of one compile, in microseconds."""
 		count = self.count(run)
 		os.makedirs(run.path(source))
 		argv = self.argv(run, source, os.path.join(run.folder, source, "{}.o"))
@@ -61,17 +64,16 @@ class Single(Builder):
 		return values
 
 	def count(self, run: "Run") -> int:
-		"""How many compiles are measured."""
 		wanted = run.settings["commands"]["hit"]
 		return wanted if run.cache else max(wanted // RARELY, 2)
 
 	def argv(self, run: "Run", source: str, target: str) -> List[str]:
-		"""The command of which one is measured."""
 		return [*run.wrapped, run.lane.compiler.cxx, "-c", source, "-o", target]
 
 	def repeat(self, run: "Run", argv: List[str], first: int, count: int) -> Dict[str, float]:
-		"""Run so many commands one by one, with numbers in their arguments: what one of them took."""
-		return repeat(run, argv, first, count)
+		"""Run ``count`` commands one by one, with numbers in their arguments; the time of one."""
+		argv = [shutil.which(argv[0]) or argv[0], *argv[1:]]
+		return measure(run, "spawn", "posix_spawn", "0", str(first), "0", str(count), "0", run.answer, *argv)
 
 
 class Nothing(Single):
@@ -104,3 +106,28 @@ class Socket(Single):
 		if self.window > 1:
 			del values["p99"]  # how long one waited for its answer says nothing
 		return values
+
+
+# ---- frames of docs/protocol.md, made before anything is measured
+
+
+def socket_of(engine: Engine) -> str:
+	"""The socket of an engine of this tree's version."""
+	return os.path.join(engine.folder, "wafd-%s.sock" % version.VERSION)
+
+
+def write_frames(
+	path: str, environment: Dict[str, str], folder: str, argv: Sequence[str], numbers: Iterable[int]
+) -> None:
+	"""Write a greeting, and a cached command for each number, which replaces ``{}`` in the arguments."""
+	session = os.urandom(protocol.SESSION_SIZE)
+	cwd = os.fsencode(folder)
+	pipe = protocol.PIPE
+	with open(path, "wb") as f:
+		f.write(protocol.encode_hello(protocol.VERSIONS, session, cores(), 0, os.getpid(), b"", b"bench.py"))
+		f.write(protocol.encode_environment(0, environment))
+		f.write(protocol.encode_caching(0, 0, 0, [], b"", b""))
+		for number in numbers:
+			words = [word.replace("{}", str(number)) for word in argv]
+			command = protocol.encode_command(protocol.CACHED, protocol.NULL, pipe, pipe, 0, cwd, words)
+			f.write(protocol.encode_execute(number, 0, command))

@@ -33,7 +33,7 @@ class Host(NamedTuple):
 
 
 def missing_hosts() -> Optional[str]:
-	"""What this machine lacks for hosts of its own."""
+	"""What this machine lacks for hosts of its own, with the remedy."""
 	if os.geteuid() != 0:
 		return "network namespaces are made by root only"
 	if not os.path.exists(DEVICE):
@@ -54,7 +54,7 @@ class Hosts:
 		self.hosts = [Host(number, one["address"], one["namespace"]) for number, one in enumerate(told)]
 
 	def hear(self) -> Any:
-		"""What the wire says next."""
+		"""The next answer of the wire."""
 		line = self.wire.stdout.readline()
 		if not line:
 			said = self.wire.stderr.read().decode("utf-8", "replace").strip()
@@ -63,33 +63,16 @@ class Hosts:
 		return json.loads(line.decode())
 
 	def say(self, *words: object) -> Dict[str, int]:
-		"""Tell the wire something; the packets that it has carried and lost so far."""
+		"""Give the wire an order, such as ``cut 1``; the packets that it has carried and lost so far."""
 		self.wire.stdin.write((" ".join(map(str, words)) + "\n").encode())
 		self.wire.stdin.flush()
 		return dict(self.hear())
 
 	def delay(self, seconds: float) -> None:
-		"""Have each packet come so much later, one way."""
 		self.say("delay", round(seconds * 1e6))
 
-	def lose(self, share: float, seed: int = 1) -> None:
-		"""Lose this share of the packets."""
-		self.say("loss", share, seed)
-
-	def cut(self, host: Host) -> None:
-		"""Let nothing to this host nor from it."""
-		self.say("cut", host.number)
-
-	def join(self, host: Host) -> None:
-		"""Let everything through again."""
-		self.say("join", host.number)
-
-	def counts(self) -> Dict[str, int]:
-		"""The packets that were carried and lost."""
-		return self.say("counts")
-
 	def close(self) -> None:
-		"""Remove the hosts; what runs there has no line from now on."""
+		"""Remove the hosts. Programs that run there lose their line."""
 		self.wire.stdin.close()
 		try:
 			self.wire.wait(PATIENCE)

@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 PYTHONS = re.compile(r"(python|pypy)3(\.\d+)?")
 
-# what an interpreter says about itself, and about the waflib that it finds without any help
+# has an interpreter describe itself, and the waflib that it finds without help
 QUESTION = """
 import json, os, platform, sys
 answer = {"version": "%s %s" % (platform.python_implementation(), platform.python_version()), "waflib": None}
@@ -42,15 +42,15 @@ class Interpreter(NamedTuple):
 
 	@property
 	def environment(self) -> Dict[str, str]:
-		"""The variables that make it so."""
+		"""The variables with which it finds Waf and our tools."""
 		return {"PYTHONPATH": self.search, "PYTHONPYCACHEPREFIX": self.compiled}
 
 
 def find_interpreter(name: str, label: str, room: str, base: Dict[str, str]) -> Interpreter:
 	"""
-	Find an interpreter, and the waflib that it shall run: its own, or else that of the Python that runs us.
+	Find an interpreter and its waflib: its own, or else that of the Python that runs us.
 
-	``room`` is the folder for what must be made for that; ``base`` is the environment of everything measured.
+	Files that this needs go into the folder ``room``. ``base`` is the environment of all measured commands.
 	"""
 	path = shutil.which(name)
 	if not path:
@@ -77,7 +77,7 @@ def discover_interpreters(base: Dict[str, str]) -> List[str]:
 				try:
 					program = ask(path, name, base, subprocess.DEVNULL)["program"]
 				except Mistake:
-					continue  # such as a name that leads to a version that is not installed
+					continue  # for example a shim for a version that is not installed
 				found.setdefault(program, name)
 	return list(found.values())
 
@@ -89,7 +89,7 @@ def labels_of(names: Sequence[str]) -> List[str]:
 
 
 def ask(path: str, name: str, environment: Dict[str, str], errors: Optional[int] = None) -> Dict[str, str]:
-	"""Let an interpreter describe itself; ``errors`` is where it may complain."""
+	"""Let an interpreter describe itself; ``errors`` is its standard error."""
 	argv = [path, "-c", QUESTION]
 	try:
 		done = subprocess.run(

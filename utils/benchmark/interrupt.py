@@ -1,4 +1,4 @@
-"""Ctrl-C and termination, as an exception that cannot come at the one moment where it would lose a process."""
+"""Ctrl-C and termination as an exception, which is held back while it would lose a process."""
 
 import contextlib
 import signal
@@ -7,7 +7,7 @@ from typing import Iterator, Optional
 
 
 class Interrupted(BaseException):
-	"""Somebody asked the benchmark to stop; not an Exception, since it is no failure of what runs now."""
+	"""The benchmark was asked to stop. It is no ``Exception``, because the running step has not failed."""
 
 	def __init__(self, number: int) -> None:
 		super().__init__("stopped by %s" % signal.Signals(number).name)
@@ -35,7 +35,7 @@ class Interrupts:
 
 	@contextlib.contextmanager
 	def held(self) -> Iterator[None]:
-		"""Put a signal off: between a process being started and it being known, and while everything is cleaned up."""
+		"""Hold signals back, while a process is started but not known yet, and during the cleanup."""
 		self.holds += 1
 		try:
 			yield

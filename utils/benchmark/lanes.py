@@ -1,4 +1,4 @@
-"""Who takes part: contenders with their compilers and interpreters, and the versions of all of that."""
+"""Lanes: contenders with their compilers and interpreters, and the versions of all of these."""
 
 import argparse
 from typing import Collection, Dict, Iterable, List, Optional, Sequence, Tuple, Type
@@ -17,7 +17,7 @@ from .service import find_engine
 def sort_out(
 	reasons: Iterable[Tuple[Contender, Optional[str]]], asked: Collection[str]
 ) -> Tuple[List[Contender], List[Tuple[str, str]]]:
-	"""Who takes part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	"""The contenders that take part, and those that were not named and cannot, each with the reason."""
 	chosen, left_out = [], []
 	for one, reason in reasons:
 		if not reason:
@@ -54,7 +54,6 @@ def lanes_of(
 
 
 def versions_of(lanes: Iterable[Lane]) -> Dict[str, str]:
-	"""The versions of all programs that take part."""
 	versions = {}
 	for lane in dict.fromkeys(lanes):
 		if lane.interpreter:
@@ -78,7 +77,6 @@ def versions_of(lanes: Iterable[Lane]) -> Dict[str, str]:
 
 
 def server_of(one: Contender) -> Optional[Type[Server]]:
-	"""The server that takes part with a contender."""
 	if isinstance(one.builder, Served):
 		return one.builder.server
 	return one.cache.server if one.cache else None

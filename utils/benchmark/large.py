@@ -1,5 +1,5 @@
 """
-Builds of very many tasks that do next to nothing: what Waf itself takes, with and without our tool.
+Builds of very many tasks that do next to nothing, which measure Waf itself, with our tool and without it.
 
 Sizes follow each other. A contender whose build fails, or takes longer than the limit, has no numbers for that size
 and for larger ones, and a note says why: Waf alone ends a chain of a thousand tasks with a RecursionError.
@@ -7,7 +7,7 @@ and for larger ones, and a note says why: Waf alone ends a chain of a thousand t
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .meter import Command, Reading
 from .mistake import Failed
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 MIB = 1024.0
 SIZES = {"large": (20000,), "large-rules": (1000, 2000), "large-chain": (500, 20000), "large-archive": (2000, 10000)}
-"""How many tasks there are, where nobody says so."""
+"""The default numbers of tasks."""
 LIMIT = 900  # seconds that a build may take
-REPEATED = ("large-archive",)  # whose tasks run each time
+REPEATED = ("large-archive",)  # in these, all tasks run in each build
 
 
 class Sizes:
@@ -34,21 +34,15 @@ class Sizes:
 
 	def take(self) -> None:
 		for count in self.run.settings["tasks"] or SIZES[self.scenario]:
-			reason = self.too_long(count) or self.build_both(count)
+			reason = too_long(self.before.values(), count, self.limit)
+			reason = "left out, as %s" % reason if reason else self.build_both(count)
 			if reason:
 				where = (self.scenario, self.run.lane.text, count)
 				self.run.settings["notes"]["%s, %s, from %d tasks on" % where] = reason
 				return
 
-	def too_long(self, count: int) -> str:
-		"""Why this size is not tried: in proportion, which is the least, it would take longer than it may."""
-		for size, wall in self.before.values():
-			if wall * count / size > self.limit:
-				return "left out, as %d tasks took %.0f s and the limit is %d s" % (size, wall, self.limit)
-		return ""
-
 	def build_both(self, count: int) -> str:
-		"""Build from nothing, and once more; why it could not be done."""
+		"""Build from nothing, and once more; the reason if that failed."""
 		try:
 			for part, reading in self.readings(count):
 				self.keep(part if self.scenario not in REPEATED or part == "full" else "again", count, reading)
@@ -57,7 +51,7 @@ class Sizes:
 		return ""
 
 	def readings(self, count: int) -> Iterator[Tuple[str, Reading]]:
-		"""What it takes to build from nothing, and once more."""
+		"""Measure a build from nothing, and once more."""
 		self.run.new_folder()
 		for part in ("full", "no-op"):
 			os.sync()
@@ -85,8 +79,16 @@ class Sizes:
 		self.run.results.append(("%s, %d tasks" % (part, count), values))
 
 
+def too_long(known: Iterable[Tuple[int, float]], count: int, limit: int) -> str:
+	"""The reason not to try a size: at the pace of a smaller one it would exceed the limit; empty if there is none."""
+	for size, wall in known:
+		if wall * count / size > limit:
+			return "%d tasks took %.0f s and the limit is %d s" % (size, wall, limit)
+	return ""
+
+
 def check_done(run: "Run", wanted: int) -> None:
-	"""See that as many tasks ran as had to."""
+	"""Fail unless this number of tasks ran."""
 	with open(run.path("done"), encoding="utf-8") as f:
 		done = int(f.read())
 	if done != wanted:
@@ -94,12 +96,12 @@ def check_done(run: "Run", wanted: int) -> None:
 
 
 def limiter(seconds: int) -> List[str]:
-	"""What goes before a command that may not take longer, where there is such a thing."""
+	"""The words before a command that limit its time; none without the program ``timeout``."""
 	program: Optional[str] = shutil.which("timeout")
 	return [program, "-k", "10", str(seconds)] if program else []
 
 
 def last_line(failure: Failed) -> str:
-	"""What a build said last, or how it ended."""
+	"""The last error of a build, or how it ended."""
 	lines = [line.strip() for line in failure.tail.splitlines() if "Error" in line]
 	return "%s (%s)" % (lines[-1], failure) if lines else str(failure)

@@ -1,5 +1,5 @@
 """
-What has been measured, kept as JSON: the record of a campaign of ``bench.py``, and the ledger of ``compare.py``.
+Results, kept as JSON: the record of a campaign of ``bench.py``, and the ledger of ``compare.py``.
 
 The record is one object, written anew after each run::
 
@@ -13,9 +13,9 @@ The first measure is compared with the baseline's. ``compiler`` and ``interprete
 ``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are
 compared with nothing. ``rows`` names the parts that are compared with the first of them,
 ``across`` has a row for each part and a column for each contender. ``against`` is a measure that
-those of ``drawn``, or else the first one, are drawn against, none where nothing is drawn.
+the measures in ``drawn``, or else the first one, are drawn against; empty if there is no picture.
 
-The ledger has an object a line, on the disk before the next run begins::
+The ledger has an object in each line, which is on the disk before the next run begins::
 
     ledger  = header, (machine | run | skipped | note | options | finished)*
     header  = {kind, format, version, options}
@@ -27,8 +27,8 @@ The ledger has an object a line, on the disk before the next run begins::
     options = {kind, options}        those that count from here on
     finished = {kind}
 
-``took`` is what the whole step took, with its preparations, for estimates. Who was skipped takes part in no larger
-size; with ``again``, that is asked anew in the next session. A last line without its end was being written when the
+``took`` is the time of the whole step with its preparations, for estimates. A skipped contender takes part in no larger
+size; with ``again``, the next session tries it again. A last line without its end was being written when the
 comparison was killed: it is ignored, and cut off before the next one is written.
 """
 
@@ -43,7 +43,7 @@ FORMATS = {"bench.py": "waflib-extras-bench", "compare.py": "waflib-extras-compa
 VERSION = 1
 BEGINNING = b'{"format": "%s"' % FORMATS["compare.py"].encode()  # of each ledger, as keys are sorted
 IDENTITY = ("processor", "cores", "memory_gib", "kernel")
-"""What must be the same of two machines, beside the versions of all programs that both know."""
+"""Two machines must agree on these, and on the versions of all programs that both know."""
 
 Record = Dict[str, Any]
 Line = Dict[str, Any]
@@ -51,7 +51,6 @@ Key = Tuple[Any, ...]
 
 
 def read_bytes(path: str) -> bytes:
-	"""What a file holds."""
 	try:
 		with open(path, "rb") as f:
 			return f.read()
@@ -122,7 +121,7 @@ def read_record(path: str) -> Record:
 
 
 class Ledger(NamedTuple):
-	"""What a file says."""
+	"""The content of a ledger."""
 
 	path: str
 	options: Dict[str, Any]
@@ -132,9 +131,15 @@ class Ledger(NamedTuple):
 	notes: List[str]
 	is_finished: bool
 	folder: str
-	"""Where the last session worked; empty when it has cleaned up."""
+	"""The folder of the last session; empty if it has cleaned up."""
 	whole: int
 	"""Bytes of whole lines."""
+
+	@property
+	def machine(self) -> Dict[str, Any]:
+		"""The machine, with the versions of all programs that any session has used."""
+		versions = {name: text for machine in self.machines for name, text in machine["versions"].items()}
+		return dict(self.machines[0], versions=versions)
 
 	def done(self) -> Dict[Key, Line]:
 		"""The runs by what they are."""
@@ -142,17 +147,14 @@ class Ledger(NamedTuple):
 
 
 def key_of(run: Line) -> Key:
-	"""What tells a run from all others."""
 	return (*lane_of(run), run["scenario"], run["tasks"], run["round"])
 
 
 def lane_of(line: Line) -> Key:
-	"""Who ran."""
 	return line["work"], line["contender"], line["compiler"], line["interpreter"]
 
 
 def read_ledger(path: str) -> Ledger:
-	"""Read what a comparison has written so far."""
 	data = read_bytes(path)
 	whole = data.rfind(b"\n") + 1
 	lines = [decode(path, number, text) for number, text in enumerate(data[:whole].splitlines(), 1)]
@@ -195,7 +197,7 @@ def gather(path: str, lines: Sequence[Line], whole: int) -> Ledger:
 
 
 def differences(old: Dict[str, Any], new: Dict[str, Any]) -> str:
-	"""What is not the same in two sets of options, as a few words; empty where nothing is."""
+	"""The differences of two sets of options in a few words; empty if there are none."""
 	names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
 	return "; ".join("%s was %s and is %s" % (name, show(old.get(name)), show(new.get(name))) for name in names)
 
@@ -206,7 +208,7 @@ def show(value: Any) -> str:
 
 
 def unlike(one: Dict[str, Any], other: Dict[str, Any]) -> str:
-	"""What makes two machines different ones, as a few words; empty where nothing does."""
+	"""The differences of two machines in a few words; empty if there are none."""
 	found = ["%s %s and %s" % (name, one[name], other[name]) for name in IDENTITY if one[name] != other[name]]
 	mine, theirs = one["versions"], other["versions"]
 	for name in sorted(set(mine) & set(theirs)):
@@ -216,7 +218,7 @@ def unlike(one: Dict[str, Any], other: Dict[str, Any]) -> str:
 
 
 class Writer:
-	"""The end of a ledger: what it is given is on the disk when it returns, and nobody else writes there meanwhile."""
+	"""Appends to a ledger. A line is on the disk when ``write`` returns, and a lock keeps other programs out."""
 
 	def __init__(self, path: str) -> None:
 		self.path = path
@@ -233,7 +235,7 @@ class Writer:
 			) from None
 
 	def begin(self, options: Dict[str, Any]) -> Optional[Ledger]:
-		"""Begin a ledger; or find what there is in one that was begun, and cut off what is not whole."""
+		"""Begin a ledger, or return the content of one that was begun, with an incomplete last line cut off."""
 		if self.is_new():
 			self.file.truncate(0)
 			self.write(kind="header", format=FORMATS["compare.py"], version=VERSION, options=options)
@@ -243,13 +245,12 @@ class Writer:
 		return found
 
 	def is_new(self) -> bool:
-		"""Tell whether nothing is there, or no more than a part of the first line."""
+		"""Tell whether the file is empty, or has only a part of the first line."""
 		with open(self.path, "rb") as f:
 			data = f.readline()
 		return not data.endswith(b"\n") and data[: len(BEGINNING)] == BEGINNING[: len(data)]
 
 	def write(self, **line: Any) -> None:
-		"""Add a line."""
 		self.write_all([line])
 
 	def write_all(self, lines: Sequence[Line]) -> None:
@@ -262,10 +263,9 @@ class Writer:
 			raise Mistake("cannot write %s: %s: make room, and resume" % (self.path, e.strerror)) from None
 
 	def discard(self) -> None:
-		"""Leave no file behind that has nothing in it."""
+		"""Remove the file if it is empty."""
 		if not os.path.getsize(self.path):
 			os.unlink(self.path)
 
 	def close(self) -> None:
-		"""Let others write."""
 		self.file.close()

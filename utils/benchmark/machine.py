@@ -1,4 +1,4 @@
-"""What machine this is: a number without it says nothing."""
+"""Describes the machine, without which a number says nothing."""
 
 import os
 import platform
@@ -7,8 +7,6 @@ import shlex
 import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence
-
-MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # cgroups 2 and 1
 
 
 def describe_machine(work: str, command: Sequence[str], versions: Dict[str, str]) -> Dict[str, Any]:
@@ -41,22 +39,11 @@ def processor() -> str:
 
 
 def memory_gib() -> Optional[float]:
-	"""The machine's memory."""
 	found = re.search(r"^MemTotal:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
 	return round(int(found.group(1)) / 1024 / 1024, 1) if found else None
 
 
-def memory_free() -> Optional[int]:
-	"""The MiB that can be had without swapping: what the machine has left, or a container may have at all."""
-	available = re.search(r"^MemAvailable:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
-	if not available:
-		return None
-	limits = [read(path).strip() for path in MEMORY_LIMITS]
-	return min([int(available.group(1)) >> 10, *(int(limit) >> 20 for limit in limits if limit.isdigit())])
-
-
 def system() -> str:
-	"""The distribution."""
 	found = re.search(r'^PRETTY_NAME="?([^"\n]+)', read("/etc/os-release"), re.MULTILINE)
 	return found.group(1) if found else platform.system()
 
@@ -79,7 +66,6 @@ def mount_of(fields: List[str]) -> List[str]:
 
 
 def load() -> str:
-	"""The load averages."""
 	if not hasattr(os, "getloadavg"):
 		return "unknown"
 	return "%.2f %.2f %.2f" % os.getloadavg()

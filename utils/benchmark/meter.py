@@ -22,7 +22,7 @@ class Command(NamedTuple):
 
 
 class Reading(NamedTuple):
-	"""What a command that succeeded has taken."""
+	"""The time and the resources of a command that succeeded."""
 
 	wall: float
 	used: Usage
@@ -32,8 +32,8 @@ def measure(command: Command, output: str, daemons: Callable[[], List[int]], ush
 	"""
 	Run a command with its output going to a file, and measure it.
 
-	``daemons`` tells the processes that do a part of the work; what they use meanwhile is counted too. It is asked
-	again afterwards, as the command may be the one that starts them. Without an ``usher`` no command seems to take less
+	``daemons`` returns the processes that do a part of the work. What they use meanwhile is counted, too. It is called
+	again afterwards, because the command may have started them. Without an ``usher``, no command seems to take less
 	memory than we do.
 	"""
 	before = {pid: used_by(pid) for pid in daemons()}
@@ -46,7 +46,7 @@ def measure(command: Command, output: str, daemons: Callable[[], List[int]], ush
 
 
 def watch(command: Command, output: str, usher: str = "") -> Tuple[float, int, Usage]:
-	"""Run a command and wait for all of its processes; its time is over when the first of them ends."""
+	"""Run a command and wait for all its processes. Its time ends with the first process."""
 	child = None
 	report = output + ".peak"
 	if usher:
@@ -69,7 +69,7 @@ def watch(command: Command, output: str, usher: str = "") -> Tuple[float, int, U
 
 
 def read_peak(report: str, otherwise: int) -> int:
-	"""What the usher has written, if it could."""
+	"""The peak memory that the usher has written, if it could."""
 	try:
 		with open(report, encoding="ascii") as f:
 			return int(f.read())
@@ -78,7 +78,6 @@ def read_peak(report: str, otherwise: int) -> int:
 
 
 def start_command(command: Command, output: str) -> "subprocess.Popen[bytes]":
-	"""Start a command in a session of its own."""
 	with open(output, "wb") as f:
 		try:
 			return subprocess.Popen(
@@ -95,18 +94,17 @@ def start_command(command: Command, output: str) -> "subprocess.Popen[bytes]":
 
 
 def used_by(pid: int) -> Usage:
-	"""What a daemon and the children it has waited for have used since they started."""
+	"""The resources that a daemon has used since its start, with the children for which it has waited."""
 	status = status_of(pid)
 	return Usage(status.user, status.system, 0) if status else NONE_USED
 
 
 def grown(before: Usage, after: Usage) -> Usage:
-	"""What was used between two readings; nothing when the daemon went away, for then it is not known."""
+	"""The use between two readings; zero if the daemon has ended, because then it is unknown."""
 	return Usage(max(after.user - before.user, 0.0), max(after.system - before.system, 0.0), 0)
 
 
 def explain(argv: Sequence[str], status: int) -> str:
-	"""Name a command that failed and how."""
 	how = "exit status %d" % status if status > 0 else "ended by signal %d" % -status
 	shown = " ".join(map(shlex.quote, argv))
 	return "%s: %s" % (how, shown if len(shown) < 200 else shown[:197] + "...")

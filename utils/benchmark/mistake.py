@@ -1,4 +1,4 @@
-"""What goes wrong in a way that is foreseen: told in one line, never with a traceback."""
+"""Expected errors, which are reported in one line and never with a traceback."""
 
 from typing import List
 
@@ -15,5 +15,4 @@ class Failed(Exception):
 		self.tail = tail
 
 	def quote(self) -> List[str]:
-		"""The tail as it is shown."""
 		return ["  | %s" % line for line in self.tail.splitlines()]

@@ -2,8 +2,8 @@
 The C code that ``bench.py sources`` builds, and the C++ code of ``bench.py project``: packages of a registry,
 or folders of the user's own.
 
-The registry's come by cargo, which the engine needs anyway: cargo's own configuration decides from where, and its lock
-file which bytes they are. They are kept below ``build/`` and looked at before each use, so that one fetch is enough.
+Cargo, which the engine needs anyway, fetches the packages of the registry. Its own configuration says from where, and
+it checks them against the lock file. They are kept below ``build/``, so one fetch is enough.
 """
 
 import hashlib
@@ -39,28 +39,18 @@ class Package(NamedTuple):
 
 	@property
 	def sources(self) -> List[str]:
-		"""What is compiled."""
 		return [path for path in self.files if path.endswith(COMPILED[self.language])]
 
 	@property
 	def summary(self) -> str:
-		"""What a reader of the numbers must know."""
+		"""The origin and the number of files, for the report."""
 		return "%s (%d files)" % (self.origin, len(self.sources))
 
 	def copy(self, folder: str) -> None:
-		"""Copy all files into a folder."""
 		for path in self.files:
 			target = os.path.join(folder, path)
 			os.makedirs(os.path.dirname(target), exist_ok=True)
 			shutil.copyfile(os.path.join(self.root, path), target)
-
-	def digest(self) -> str:
-		"""One digest of the names and contents of all files."""
-		whole = hashlib.sha256()
-		for path in self.files:
-			with open(os.path.join(self.root, path), "rb") as f:
-				whole.update(b"%s %s\n" % (hashlib.sha256(f.read()).hexdigest().encode(), path.encode()))
-		return whole.hexdigest()
 
 
 class Crate(NamedTuple):
@@ -70,21 +60,21 @@ class Crate(NamedTuple):
 	name: str
 	version: str
 	inside: str  # where the sources are in the crate
-	folders: Sequence[str]  # those that are compiled
+	folders: Sequence[str]  # with the sources that are compiled
 	defines: Sequence[str]
-	digest: str
 	language: str = "c"
 	includes: Sequence[str] = (".",)
 	headers: Sequence[str] = ()  # folders that hold nothing else
-	without: Optional[str] = None  # what is in the names of files that are left out
+	without: Optional[str] = None  # matches the names of files that are left out
 
 	@property
 	def title(self) -> str:
-		"""The folder that ``cargo vendor`` makes for it, and ours."""
+		"""The folder that ``cargo vendor`` makes for it."""
 		return "%s-%s" % (self.name, self.version)
 
-	def found_in(self, root: str) -> Package:
-		"""The package whose files lie in a folder."""
+	def found_in(self, vendored: str) -> Package:
+		"""The package, in a folder that ``cargo vendor`` has made."""
+		root = os.path.join(vendored, self.title, self.inside)
 		files = []
 		for folder in (*self.folders, *self.headers):
 			path = os.path.join(root, folder)
@@ -92,14 +82,6 @@ class Crate(NamedTuple):
 			names = [name for name in names if not (self.without and re.search(self.without, name))]
 			files += [os.path.join(folder, name) for name in names if name.endswith(suffixes(self.language))]
 		return Package(self.package, self.title, root, files, self.defines, self.includes, self.language)
-
-	def kept(self, folder: str) -> Optional[Package]:
-		"""The package as it was kept, if it was, and is still what it ought to be."""
-		package = self.found_in(os.path.join(folder, self.title))
-		try:
-			return package if package.digest() == self.digest else None
-		except OSError:
-			return None
 
 
 # SQLite is left out: its one file of a quarter of a million lines takes longer than all others, and would hide them
@@ -111,7 +93,6 @@ CRATES_USED = (
 		"zstd/lib",
 		("", "common", "compress", "decompress", "dictBuilder"),
 		("XXH_NAMESPACE=ZSTD_", "ZSTD_LEGACY_SUPPORT=0", "ZSTD_MULTITHREAD", "ZSTD_DISABLE_ASM"),
-		"d5ea9ec44960c751bbac87d19d93e9a149f31a4fce9d6e2d1a11484c265a39e4",
 	),
 	Crate(
 		"lua",
@@ -120,7 +101,6 @@ CRATES_USED = (
 		"lua-5.4.7",
 		("",),
 		("LUA_USE_LINUX",),
-		"dd6a16e4da1ec9bfb39c7d3a3f686c609fdf5a38658349888f3382e3a7cc1457",
 	),
 	Crate(
 		"zlib",
@@ -129,7 +109,6 @@ CRATES_USED = (
 		"src/zlib",
 		("",),
 		("STDC", "_LARGEFILE64_SOURCE", "_POSIX_SOURCE"),
-		"22c725bf750c3865c08485806e7e7f9ee6f3a78f7349d17798657a17b56daff3",
 	),
 	# both use the system's headers a lot: containers, strings, streams, threads
 	Crate(
@@ -139,7 +118,6 @@ CRATES_USED = (
 		"cadical/src",
 		("",),
 		("NBUILD", "NUNLOCKED", "NTRACING", "QUIET", "NDEBUG"),
-		"9931005200042f7231d1dc01cd32f3b6848a8edcd9326fc6439f4fb519b706dc",
 		"c++",
 		without="^version.cpp$",  # tells when it was compiled
 	),
@@ -150,7 +128,6 @@ CRATES_USED = (
 		"deps/leveldb-1.22",
 		("db", "table", "util", "helpers/memenv"),
 		("LEVELDB_PLATFORM_POSIX=1", "LEVELDB_IS_BIG_ENDIAN=0"),
-		"48b55e500fbb619a0ff39996b6277531d44a0d061acbb7a18b14a2aba2cddd94",
 		"c++",
 		(".", "include"),
 		("port", "include/leveldb"),
@@ -165,19 +142,17 @@ def suffixes(language: str) -> Tuple[str, ...]:
 
 
 def find_packages(
-	folder: Optional[str], room: str, say: Callable[[str], None], kept: str = KEPT, language: str = "c"
+	folder: Optional[str], say: Callable[[str], None], kept: str = KEPT, language: str = "c"
 ) -> List[Package]:
-	"""The packages in a folder of the user's, or those of the registry: fetched into `room` unless they are kept."""
+	"""The packages in a folder of the user's, or those of the registry, which are fetched unless they are kept."""
 	if folder:
 		return packages_in(folder, language)
-	used = [crate for crate in CRATES_USED if crate.language == language]
-	missing = [crate for crate in used if not crate.kept(kept)]
-	if missing:
-		say("fetching the %s code of %s (once)" % (TITLES[language], ", ".join(crate.package for crate in missing)))
-		vendored = vendor(room)
-		for crate in missing:
-			keep(crate, os.path.join(vendored, crate.title, crate.inside), kept)
-	return [crate.found_in(os.path.join(kept, crate.title)) for crate in used]
+	with open(os.path.join(CRATES, "Cargo.lock"), "rb") as f:
+		vendored = os.path.join(kept, hashlib.sha256(f.read()).hexdigest()[:16])
+	if not os.path.isdir(vendored):
+		say("fetching the sources of %s (once)" % ", ".join(crate.package for crate in CRATES_USED))
+		vendor(vendored)
+	return [crate.found_in(vendored) for crate in CRATES_USED if crate.language == language]
 
 
 def packages_in(folder: str, language: str = "c") -> List[Package]:
@@ -215,57 +190,38 @@ def files_below(root: str, endings: Tuple[str, ...]) -> List[str]:
 	return found
 
 
-def vendor(room: str) -> str:
-	"""Let cargo fetch and unpack the crates of the lock file; the folder in which they are."""
+def vendor(folder: str) -> None:
+	"""Let cargo fetch and unpack the crates of the lock file into a new folder, which appears in one step."""
 	cargo = find_cargo()
 	if not cargo:
 		raise Mistake("real sources: cargo is missing: install Rust, %s" % REMEDY)
-	project, vendored = os.path.join(room, "crates"), os.path.join(room, "vendored")
-	shutil.copytree(CRATES, project)
-	argv = [cargo, "vendor", "--locked", "--versioned-dirs"]
-	argv += ["--manifest-path", os.path.join(project, "Cargo.toml"), vendored]
+	part = "%s.%d.part" % (folder, os.getpid())
+	argv = [cargo, "vendor", "--locked", "--versioned-dirs", "--manifest-path"]
+	argv += [os.path.join(CRATES, "Cargo.toml"), os.path.join(part, "vendored")]
+	pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
 	try:
+		os.makedirs(part)
 		# where the engine is built, so that the same settings of cargo hold
-		done = subprocess.run(
-			argv,
-			cwd=ROOT,
-			stdin=subprocess.DEVNULL,
-			stdout=subprocess.DEVNULL,
-			stderr=subprocess.PIPE,
-			timeout=PATIENCE,
-		)
-	except (OSError, subprocess.TimeoutExpired) as e:
+		done = subprocess.run(argv, cwd=ROOT, timeout=PATIENCE, **pipes)
+		if not done.returncode:
+			os.rename(os.path.join(part, "vendored"), folder)
+	except subprocess.TimeoutExpired as e:
 		raise Mistake("real sources: cargo could not fetch the crates: %s: try again, %s" % (e, REMEDY)) from None
+	except OSError as e:
+		if not os.path.isdir(folder):  # another campaign may have been faster
+			raise Mistake("cannot write %s: %s: make it writable, %s" % (folder, e.strerror, REMEDY)) from None
+		return
+	finally:
+		shutil.rmtree(part, ignore_errors=True)
 	if done.returncode:
 		lines = done.stderr.decode("utf-8", "replace").split("\n")
 		reason = [line.strip() for line in lines if line.strip()] or ["it said nothing"]
 		raise Mistake(
 			"real sources: cargo could not fetch the crates (%s): connect to the registry, %s" % (reason[-1], REMEDY)
 		)
-	return vendored
 
 
 def find_cargo() -> Optional[str]:
 	"""The path of cargo; rustup's own folder counts even when the shell does not know it yet."""
 	home = os.environ.get("CARGO_HOME") or os.path.expanduser("~/.cargo")
 	return shutil.which("cargo") or shutil.which("cargo", path=os.path.join(home, "bin"))
-
-
-def keep(crate: Crate, root: str, kept: str) -> None:
-	"""Take what belongs to a crate's package into the folder of those that are kept, in one step."""
-	package = crate.found_in(root)
-	if package.digest() != crate.digest:
-		raise Mistake(
-			"real sources: the code of %s is not what it was: give the registry's own crate, %s" % (crate.title, REMEDY)
-		)
-	part = os.path.join(kept, "%s.%d.part" % (crate.title, os.getpid()))
-	target = os.path.join(kept, crate.title)
-	try:
-		package.copy(part)
-		if os.path.isdir(target):
-			shutil.rmtree(target)
-		os.rename(part, target)
-	except OSError as e:
-		shutil.rmtree(part, ignore_errors=True)
-		if not crate.kept(kept):  # another campaign has not been faster either
-			raise Mistake("cannot write %s: %s: make it writable, %s" % (target, e.strerror, REMEDY)) from None

@@ -1,4 +1,4 @@
-"""Figures as one page of HTML that brings everything with it. Pure."""
+"""Figures as a page of HTML that needs no other file. Pure."""
 
 import os
 from html import escape
@@ -19,7 +19,6 @@ HOW = (
 
 
 def page_of(figures: Figures, title: str = "Comparison") -> str:
-	"""The page."""
 	parts = ["<h1>%s</h1>" % escape(title)]
 	parts += ["<p class=warning role=alert>%s</p>" % escape(warning) for warning in figures.warnings]
 	parts.append("<p>%s</p>" % escape(summary(figures)))
@@ -58,26 +57,22 @@ FRAME = """<!DOCTYPE html>
 
 
 def load(name: str) -> str:
-	"""A part of the page."""
 	with open(os.path.join(PAGES, name), encoding="utf-8") as f:
 		return f.read()
 
 
 def lanes_of(groups: Sequence[Group]) -> List[Who]:
-	"""All who ran, once."""
 	return list(dict.fromkeys(row.who for group in groups for row in group.rows))
 
 
 def summary(figures: Figures) -> str:
-	"""What stands here, in two sentences."""
 	runs = sum(row.spreads["wall"].count for group in figures.groups for row in group.rows)
-	machines = {"%s, %s cores" % (known["processor"], known["cores"]): 1 for known in figures.machines}
+	machine = figures.ledger.machine
 	works = dict.fromkeys(about(group.work) for group in figures.groups)
-	return "%d runs on %s. %s." % (runs, " and ".join(machines), ". ".join(works))
+	return "%d runs on %s, %s cores. %s." % (runs, machine["processor"], machine["cores"], ". ".join(works))
 
 
 def items(lines: Sequence[str]) -> str:
-	"""Lines of a list."""
 	return "".join("<li>%s</li>" % escape(line) for line in lines)
 
 
@@ -103,7 +98,7 @@ def section(group: Group, styles: Dict[Who, Style]) -> str:
 
 
 def caption(group: Group, measure: str) -> str:
-	"""Who has no points in a plot, and why."""
+	"""The lanes that have no points in a plot, with the reason."""
 	lacking = dict.fromkeys(row.who.text for row in group.rows if measure in row.spreads and not is_drawn(row, measure))
 	if measure != "peak" or not lacking:
 		return ""
@@ -111,7 +106,6 @@ def caption(group: Group, measure: str) -> str:
 
 
 def legend(lanes: Sequence[Who], styles: Dict[Who, Style]) -> str:
-	"""A button for each lane."""
 	buttons = []
 	for who in lanes:
 		sample = '<svg viewBox="0 0 34 12" aria-hidden="true"><g class="%s"><polyline points="0,6 34,6"/>' % (
@@ -124,7 +118,6 @@ def legend(lanes: Sequence[Who], styles: Dict[Who, Style]) -> str:
 
 
 def table(group: Group) -> str:
-	"""The numbers; a line above each size."""
 	kind = [' class="word"' if n in WORDS else "" for n in range(len(HEAD))]
 	lines = ["<div class=table tabindex=0><table><thead><tr>%s</tr></thead><tbody>" % row_of("th", HEAD, kind)]
 	before = 0
@@ -136,5 +129,4 @@ def table(group: Group) -> str:
 
 
 def row_of(tag: str, texts: Sequence[str], kinds: Sequence[str]) -> str:
-	"""The cells of a row."""
 	return "".join("<%s%s>%s</%s>" % (tag, kind, escape(text), tag) for kind, text in zip(kinds, texts))

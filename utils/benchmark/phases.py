@@ -1,7 +1,7 @@
 """
-The phases that scenarios are made of: where a build goes, what is measured, and what is checked.
+The phases of scenarios: they choose a folder, measure, and check.
 
-Each is a function of a run, and none knows of which scenario it is a part.
+Each is a function of a run, and knows nothing of the scenario that it belongs to.
 """
 
 import glob
@@ -18,7 +18,6 @@ from .large import Sizes, check_done
 from .mistake import Failed
 from .price import Prices
 from .project import NAP, Answers, digest_of
-from .room import sizes
 from .run import Run
 
 ALONE = 2.0  # seconds for which a job is watched alone
@@ -27,20 +26,20 @@ Phase = Callable[[Run], None]
 
 
 def take_new_folder(run: Run) -> None:
-	"""Go where nothing is built yet, on a machine that is not still writing what came before."""
+	"""Go to a new folder, and wait until earlier files are on the disk."""
 	run.new_folder()
 	os.sync()
 
 
 def take_warm_folder(run: Run) -> None:
-	"""Go where nothing is built yet, when the lane's cache has seen it all built elsewhere."""
+	"""Go to a new folder, after the lane's cache was filled by a build in another one."""
 	run.new_folder()
 	run.aside("fill", run.lane.contender.builder.command(run))
 	take_next_folder(run)
 
 
 def take_second_machine(run: Run) -> None:
-	"""Go to a machine with an empty cache, when another one has built it all and given it to the server."""
+	"""Go to a machine with an empty cache, after another machine has filled the server."""
 	hosts = run.workshop.hosts()
 	lane = run.lane.names
 	if lane not in run.workshop.filled:
@@ -58,19 +57,19 @@ def take_second_machine(run: Run) -> None:
 
 
 def take_next_folder(run: Run) -> None:
-	"""Go where nothing is built yet, with what the lane's cache holds by now."""
+	"""Go to another new folder, and keep the lane's cache."""
 	run.another_folder()
 	os.sync()
 
 
 def take_bare_folder(run: Run) -> None:
-	"""Go where nothing is configured yet."""
+	"""Go to a folder that is not configured."""
 	run.folder = run.project.new_folder(run.lane.label)
 	os.sync()
 
 
 def take_built_folder(run: Run) -> None:
-	"""Go where this lane has built everything; build it first where it has not."""
+	"""Go to the folder in which this lane has built everything, or build it now."""
 	standing = run.standing_folder()
 	if standing:
 		run.folder = standing
@@ -81,33 +80,32 @@ def take_built_folder(run: Run) -> None:
 
 
 def catch_up(run: Run) -> None:
-	"""Build what others have edited, or edited back, since this lane was here."""
+	"""Build what other lanes have edited since this lane was here."""
 	run.aside("build", run.lane.contender.builder.command(run))
 
 
 def settle(run: Run) -> None:
-	"""Let what stays between builds see that there is nothing to do."""
+	"""Let daemons see a build with nothing to do."""
 	run.lane.contender.builder.settle(run)
 
 
 def rest(run: Run) -> None:
-	"""Let what stays between builds become idle, as it is when somebody has just edited a source."""
+	"""Let daemons become idle, as they are when a person edits a source."""
 	run.lane.contender.builder.rest(run)
 
 
 def edit_one_source(run: Run) -> None:
-	"""Change the content of one source."""
 	run.project.edit(run.version)
 
 
 def configure(run: Run) -> None:
-	"""Configure: this is what is measured."""
+	"""Configure, and measure it."""
 	count = str(run.settings["commands"]["configure"])
 	run.keep(run.execute(run.lane.contender.builder.configure(run, "-j%d" % run.jobs, BENCH_COMMANDS=count)))
 
 
 def compare_answers(run: Run) -> None:
-	"""See that this configure found what the first one did: nobody wins by finding less."""
+	"""Fail unless this configure found what the first one did."""
 	found = Answers(run.lane.label, {name: read_answers(run.path(name)) for name in ("answers", "config.h")})
 	if not run.project.answers:
 		run.project.answers = found
@@ -120,7 +118,6 @@ def compare_answers(run: Run) -> None:
 
 
 def read_answers(path: str) -> str:
-	"""The text of a file that configure has written."""
 	try:
 		with open(path, encoding="utf-8") as f:
 			return f.read()
@@ -134,12 +131,12 @@ def look_at_objects(run: Run) -> None:
 
 
 def build(run: Run) -> None:
-	"""Build: this is what is measured."""
+	"""Build, and measure it."""
 	run.keep(run.execute(run.lane.contender.builder.command(run)))
 
 
 def build_from_cache(run: Run) -> None:
-	"""Build, and tell how many answers of the cache there were for each hundred sources, if there is one that tells."""
+	"""Build, and keep the hits for each hundred sources, if the cache counts them."""
 	before = run.cache.hits() if run.cache else None
 	build(run)
 	if before is not None:
@@ -149,7 +146,7 @@ def build_from_cache(run: Run) -> None:
 
 
 def build_cold_and_warm(run: Run) -> None:
-	"""Build with an empty cache, and then into another folder with what that has left in it."""
+	"""Build with an empty cache, and then into another folder with the cache of the first build."""
 	for part, go in (("cold", take_new_folder), ("warm", take_next_folder)):
 		go(run)
 		build_from_cache(run)
@@ -177,7 +174,7 @@ def build_together(run: Run) -> None:
 
 
 def check_same_symbols(run: Run) -> None:
-	"""See that the libraries define what those of who came first define: nobody wins by leaving something out."""
+	"""Fail unless the libraries define the symbols of the first contender's."""
 	libraries = sorted(glob.glob(run.path("**/*.a"), recursive=True))
 	done = subprocess.run(["nm", "-g", *libraries], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
 	defined = {os.fsdecode(line.split()[-1]) for line in done.stdout.splitlines() if line.split()[-2:-1] == [b"T"]}
@@ -186,7 +183,7 @@ def check_same_symbols(run: Run) -> None:
 
 
 def build_beside_another(run: Run) -> None:
-	"""Build while a job in the foreground keeps all processors busy: what that still gets done is measured."""
+	"""Build while a job in the foreground keeps all processors busy, and measure the progress of that job."""
 	with Foreground(run.path("counts"), run.settings["cores"], run.environment) as job:
 		alone = job.rate(ALONE)
 		started, before = time.monotonic(), job.count()
@@ -197,7 +194,7 @@ def build_beside_another(run: Run) -> None:
 
 
 def check_all_objects(run: Run) -> None:
-	"""See that every source was compiled: nobody wins by leaving something out."""
+	"""Fail unless every source was compiled."""
 	found, wanted = len(run.project.objects(run.folder)), len(run.project.sources())
 	if found != wanted:
 		raise Failed("it made %d objects of %d sources" % (found, wanted))
@@ -205,18 +202,18 @@ def check_all_objects(run: Run) -> None:
 
 
 def check_same_objects(run: Run) -> None:
-	"""See that the objects are, byte for byte, those of who came first with this compiler."""
+	"""Fail unless the objects are, byte for byte, those of the first contender with this compiler."""
 	expect_same(*run.project.compare(run.folder, run.lane.text))
 
 
 def expect_same(first: str, different: Sequence[str]) -> None:
-	"""Refuse objects that differ from those of who was first."""
+	"""Fail if some objects differ from those of the first contender."""
 	if different:
 		raise Failed("%d of its objects differ from those of %s: that of %s" % (len(different), first, different[0]))
 
 
 def check_new_objects(wanted: int) -> Phase:
-	"""A phase that sees that so many objects were made since they were looked at, no more and no fewer."""
+	"""A phase that fails unless exactly this number of objects was made since the last look."""
 
 	def check(run: Run) -> None:
 		now = run.project.objects(run.folder)
@@ -228,7 +225,7 @@ def check_new_objects(wanted: int) -> Phase:
 
 
 def check_naps(run: Run) -> None:
-	"""See that no command was left out: together they cannot take less than this. Note how busy they kept the slots."""
+	"""Fail if the commands took less time than they sleep, and keep the occupancy of the slots."""
 	count = len(run.project.commands)
 	least = -(-count // run.jobs) * NAP
 	values = run.results[-1][1]
@@ -239,7 +236,7 @@ def check_naps(run: Run) -> None:
 
 
 def check_sums(run: Run) -> None:
-	"""See that every source was translated."""
+	"""Fail unless every source was translated."""
 	found, wanted = len(run.project.found(run.folder, ".sum")), len(run.project.found(".", ".shape"))
 	if found != wanted:
 		raise Failed("it made %d outputs of %d sources" % (found, wanted))
@@ -262,32 +259,20 @@ def run_spawns(run: Run) -> None:
 
 
 def take_hits(run: Run) -> None:
-	"""Have the same compile done many times, of one source after the other."""
+	"""Repeat a compile many times, of one source after the other."""
 	run.new_folder()
 	for part, source in PARTS.items():
 		run.results.append((part, run.lane.contender.builder.time_part(run, source)))
 
 
-def take_room(run: Run) -> None:
-	"""Fill a store more and more, and see what it takes; an entry costs what it adds to the memory for a single one."""
-	run.new_folder()
-	run.lane.contender.builder.compile(run)
-	for entries in sizes(run.settings["commands"]["room"]):
-		values = run.lane.contender.builder.take_room(run, entries)
-		if run.results:
-			added = values["memory"] - run.results[0][1]["memory"]
-			values["entry"] = added * 2**20 / (entries - 1)
-		run.results.append(("%d entr%s" % (entries, "y" if entries == 1 else "ies"), values))
-
-
 def take_served(run: Run) -> None:
-	"""Have a server asked by few and by many."""
+	"""Load a server over few connections and over many."""
 	run.new_folder()
 	run.results += run.lane.contender.builder.take_served(run)
 
 
 def take_crowd(run: Run) -> None:
-	"""Have a few ask a server to which more and more are connected."""
+	"""Load a server over some connections, while more and more are idle."""
 	run.new_folder()
 	for count in run.settings["crowds"]:
 		values = run.lane.contender.builder.take_crowd(run, count)
@@ -295,13 +280,13 @@ def take_crowd(run: Run) -> None:
 
 
 def take_stores(run: Run) -> None:
-	"""Have a store filled, read, evicted from and damaged."""
+	"""Fill a store, read it, evict from it and damage it."""
 	run.new_folder()
 	run.results += [(part, {"value": value}) for part, value in run.lane.contender.builder.take(run)]
 
 
 def check_one_object(run: Run) -> None:
-	"""See that every compile of a source gave one and the same object, and that of who came first."""
+	"""Fail unless all compiles of a source gave the same object as the first contender's."""
 	digests = {}
 	for source in PARTS.values():
 		found = sorted({digest_of(path) for path in run.project.objects(os.path.join(run.folder, source))})
@@ -314,7 +299,7 @@ def check_one_object(run: Run) -> None:
 
 
 def run_tasks(run: Run) -> None:
-	"""Let Waf run tasks that do nothing, and see that it has run them all."""
+	"""Let Waf run tasks that do nothing, and fail if it did not run all of them."""
 	count = run.settings["commands"]["tasks"]
 	run.new_folder()
 	variables = {"BENCH_COMMANDS": str(count), "BENCH_SHAPE": "nothing"}
@@ -323,5 +308,5 @@ def run_tasks(run: Run) -> None:
 
 
 def build_sizes(scenario: str) -> Phase:
-	"""A phase that builds more and more tasks, each time from nothing and once more."""
+	"""A phase that builds more and more tasks, from nothing and once more."""
 	return lambda run: Sizes(run, scenario).take()

@@ -1,7 +1,7 @@
 """
 Curves as SVG, both axes logarithmic. Pure.
 
-In a page the colours are the page's, so that a plot is light or dark with it; a picture is a file that stands alone.
+A plot in a page has the page's colors, light or dark. A picture is a file of its own.
 """
 
 import math
@@ -35,12 +35,11 @@ class Scale:
 		self.start, self.end = start, end
 
 	def place(self, value: float) -> float:
-		"""Where a value is in the picture."""
+		"""The position of a value in the picture."""
 		share = (math.log10(value) - self.first) / (self.last - self.first)
 		return self.start + share * (self.end - self.start)
 
 	def marks(self) -> List[float]:
-		"""The numbers beside it."""
 		steps = next(steps for length, steps in STEPS if self.last - self.first <= length)
 		powers = range(math.floor(self.first), math.ceil(self.last) + 1)
 		found = [step * 10.0**power for power in powers for step in steps]
@@ -83,12 +82,10 @@ class Frame(NamedTuple):
 
 
 def label(x: float, y: float, anchor: str, text: str, more: str = "") -> str:
-	"""A word."""
 	return '<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>' % (x, y, anchor, more, escape(text))
 
 
 def line_through(places: Iterable[Tuple[float, float]]) -> str:
-	"""The line of a curve."""
 	return '<polyline points="%s"/>' % " ".join("%.1f,%.1f" % place for place in places)
 
 
@@ -98,7 +95,7 @@ PLOT = Frame(400, 300, 48, 12, 12, 40)
 
 
 class Style(NamedTuple):
-	"""How a lane is drawn: a colour for each contender, hollow and dashed for all interpreters but the first."""
+	"""How a lane is drawn: a color for each contender, hollow and dashed for all interpreters but the first."""
 
 	color: int
 	turn: int
@@ -109,10 +106,9 @@ class Style(NamedTuple):
 
 
 def styles_of(lanes: Sequence[Who]) -> Dict[Who, Style]:
-	"""A style for each lane."""
-	colors = {name: n % COLORS for n, name in enumerate(dict.fromkeys((who.contender, who.machine) for who in lanes))}
+	colors = {name: n % COLORS for n, name in enumerate(dict.fromkeys(who.contender for who in lanes))}
 	turns = {name: n for n, name in enumerate(dict.fromkeys(who.interpreter for who in lanes if who.interpreter))}
-	return {who: Style(colors[who.contender, who.machine], turns.get(who.interpreter, 0)) for who in lanes}
+	return {who: Style(colors[who.contender], turns.get(who.interpreter, 0)) for who in lanes}
 
 
 def plot(group: Group, measure: str, unit: str, styles: Dict[Who, Style]) -> str:
@@ -137,12 +133,12 @@ def plot(group: Group, measure: str, unit: str, styles: Dict[Who, Style]) -> str
 
 
 def is_drawn(row: Row, measure: str) -> bool:
-	"""Tell whether a row has a point: half of a memory would mislead, where a daemon has the other half."""
+	"""Tell whether a row has a point. A peak without the processes of a daemon would mislead."""
 	return measure in row.spreads and row.spreads[measure].least > 0 and not (measure == "peak" and row.is_partial)
 
 
 def point(x: float, row: Row, measure: str, unit: str, ys: Scale) -> str:
-	"""One lane in one size, which says its numbers when it is pointed at."""
+	"""One lane in one size. Pointing at it shows its numbers."""
 	s = row.spreads[measure]
 	least, low, mid, high, most = (ys.place(v) for v in (s.least, s.low, s.median, s.high, s.most))
 	parts = ['<g class="point" tabindex="0" role="img" aria-label=%s>' % quoteattr(tip(row, s, unit, measure))]
@@ -154,7 +150,6 @@ def point(x: float, row: Row, measure: str, unit: str, ys: Scale) -> str:
 
 
 def tip(row: Row, s: Summary, unit: str, measure: str) -> str:
-	"""What a point says."""
 	lines = ["%s, %s tasks" % (row.who.text, "{:,}".format(row.tasks))]
 	lines.append("median %s %s of %d run%s" % (number(s.median), unit, s.count, "s" if s.count > 1 else ""))
 	if s.count > 1:

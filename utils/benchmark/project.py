@@ -16,7 +16,7 @@ GENBENCH = os.path.join(os.path.dirname(HERE), "genbench.py")
 SOURCES = (".c", ".cpp")
 NAP = 0.1  # seconds that a command of the sleeping project takes
 HIT_HEADERS, HIT_FOLDERS = 20, 4  # of the small file whose compile is asked of caches
-TIMES = os.path.join(HERE, "projects", "hits")  # where the header is that all of these programs measure with
+SPAWN = os.path.join(HERE, "projects", "spawn")  # the programs in C that measure
 COSTLY = os.path.join(os.path.dirname(os.path.dirname(HERE)), "playground", "batch", "costly.py")
 PATIENCE = 600  # seconds that a project may take to be written, or a small program to be compiled
 SHAPES = 40  # sources of the compiler with a costly start
@@ -26,7 +26,7 @@ Snapshot = Dict[str, "Stamp"]
 
 
 class Stamp(NamedTuple):
-	"""What tells a file that was written again from one that was not."""
+	"""Changes whenever a file is written again."""
 
 	mtime: int
 	inode: int
@@ -34,25 +34,25 @@ class Stamp(NamedTuple):
 
 
 class Answers(NamedTuple):
-	"""What a configure found, and who made it."""
+	"""The results of a configure, and the contender."""
 
 	who: str
 	texts: Dict[str, str]
 
 
 class Project:
-	"""A folder with one and the same project for every build system."""
+	"""A folder with the same project for every build system."""
 
 	def __init__(self, root: str, language: str = "") -> None:
 		self.root = root
 		self.language = language
-		"""What its compilers must compile, none where nothing is compiled."""
+		"""The language of its sources; empty if nothing is compiled."""
 		self.folders = 0
 		self.originals: Dict[str, str] = {}
 		self.answers: Optional[Answers] = None
-		"""What the first contender's configure found."""
+		"""The results of the first contender's configure."""
 		self.first: Optional[Tuple[str, Dict[str, str]]] = None
-		"""Who had objects compared first, and their digests by source."""
+		"""The first contender whose objects were compared, and their digests by source."""
 
 	@property
 	def commands(self) -> List[str]:
@@ -60,7 +60,6 @@ class Project:
 		return self.read("commands.txt").splitlines()
 
 	def read(self, name: str) -> str:
-		"""The text of one of its files."""
 		with open(os.path.join(self.root, name), encoding="utf-8") as f:
 			return f.read()
 
@@ -77,7 +76,7 @@ class Project:
 		return folder
 
 	def move_aside(self, folder: str) -> None:
-		"""Have a new folder in the place of one that stays until the end under another name."""
+		"""Rename a build folder, which stays until the end, and make a new one in its place."""
 		path = os.path.join(self.root, folder)
 		os.rename(path, path + "-before")
 		os.makedirs(path)
@@ -102,7 +101,7 @@ class Project:
 		return names
 
 	def compare(self, folder: str, name: str) -> Tuple[str, List[str]]:
-		"""Who was the first to have objects compared, and the sources whose objects differ from the first ones."""
+		"""The contender whose objects were compared first, and the sources whose objects differ from those."""
 		digests = {}
 		for path in self.objects(folder):
 			source = source_of(os.path.relpath(path, os.path.join(self.root, folder)))
@@ -110,13 +109,12 @@ class Project:
 		return self.compare_digests(digests, name)
 
 	def compare_digests(self, digests: Dict[str, str], name: str) -> Tuple[str, List[str]]:
-		"""The same with digests that are there already."""
+		"""Compare digests instead of files."""
 		self.first = self.first or (name, digests)
 		first, wanted = self.first
 		return first, sorted(source for source in {*digests, *wanted} if digests.get(source) != wanted.get(source))
 
 	def sources(self) -> List[str]:
-		"""The sources of its libraries."""
 		libs = sorted(name for name in os.listdir(self.root) if name.startswith("lib_"))
 		found = []
 		for lib in libs:
@@ -142,7 +140,6 @@ class Project:
 
 
 def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler, env: Dict[str, str]) -> Project:
-	"""Let genbench write a project for a compiler."""
 	argv = [sys.executable, GENBENCH, root, *str(settings["size"]).split(","), "--quiet"]
 	argv += ["--seed", str(settings["seed"]), "--language", str(settings["language"])]
 	argv += ["--cc", compiler.cc, "--cxx", compiler.cxx]
@@ -167,7 +164,6 @@ def complaint(argv: List[str], env: Dict[str, str], cwd: Optional[str] = None) -
 
 
 def write_files(root: str, files: Dict[str, str]) -> None:
-	"""Write files of a project, by their names."""
 	for name, text in files.items():
 		with open(os.path.join(root, name), "w", encoding="utf-8") as f:
 			f.write(text)
@@ -202,7 +198,7 @@ def write_costly(root: str) -> Project:
 
 
 def write_nothing(root: str) -> Project:
-	"""Make the folder where servers live that nobody builds by."""
+	"""Make an empty folder, for servers and stores."""
 	os.makedirs(root)
 	return Project(root)
 
@@ -217,7 +213,7 @@ def write_spawns(root: str, env: Dict[str, str]) -> Project:
 def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
 	"""Compile the programs that ask for one result again and again, and write what that comes from."""
 	shutil.copytree(os.path.join(HERE, "projects", "hits"), root)
-	compile_programs(root, ("repeat", "ask"), env)
+	compile_programs(root, ("spawn", "ask"), env)
 	headers = ["part_%d/header_%d.h" % (n % HIT_FOLDERS, n) for n in range(HIT_HEADERS)]
 	for folder in {os.path.dirname(header) for header in headers}:
 		os.makedirs(os.path.join(root, folder))
@@ -232,13 +228,13 @@ def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
 def compile_programs(root: str, names: Sequence[str], env: Dict[str, str]) -> None:
 	"""Compile programs that a project needs itself."""
 	for name in names:
-		said = complaint([C_COMPILER, "-O2", "-I" + TIMES, "-o", name, name + ".c"], env, root)
+		said = complaint([C_COMPILER, "-O2", "-o", name, os.path.join(SPAWN, name + ".c")], env, root)
 		if said:
 			raise Mistake("%s could not compile %s.c: %s" % (C_COMPILER, name, said[0]))
 
 
 def write_configure(root: str, compiler: Compiler) -> Project:
-	"""Write the project of which only the configure matters, for Waf only; its one command warms a compiler up."""
+	"""Write the project that is only configured, by Waf alone. Its one command warms a compiler up."""
 	shutil.copytree(os.path.join(HERE, "projects", "configure"), root)
 	files = {"main.c": "int main(void) { return 0; }\n", "commands.txt": "%s -c main.c -o main.o\n" % compiler.cc}
 	write_files(root, files)
@@ -246,7 +242,6 @@ def write_configure(root: str, compiler: Compiler) -> Project:
 
 
 def ninja_of(command: str, names: List[str]) -> str:
-	"""The sleeping project for ninja."""
 	rule = "folder = out-ninja\nbuilddir = $folder\nrule nap\n  command = %s\n" % command
 	return rule + "".join("build %s: nap\n" % name for name in names)
 
@@ -264,7 +259,6 @@ def rebind(text: str, name: str, value: str) -> str:
 
 
 def digest_of(path: str) -> str:
-	"""The digest of a file's content."""
 	with open(path, "rb") as f:
 		return hashlib.sha256(f.read()).hexdigest()
 

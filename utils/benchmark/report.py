@@ -1,4 +1,4 @@
-"""From a raw record to text: pure, so that ``bench.py show`` prints a year later what was printed then."""
+"""From a raw record to text. Pure, so that ``bench.py show`` prints the same a year later."""
 
 import itertools
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
@@ -15,7 +15,7 @@ Table = Tuple[Tuple[str, str, Optional[str]], List[Run]]  # scenario, part and c
 
 
 class Lane(NamedTuple):
-	"""Who ran: one row of a table."""
+	"""A contender with its interpreter: one row of a table."""
 
 	contender: str
 	interpreter: Optional[str]
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 def report(record: Record, bold: bool = False) -> str:
-	"""Everything there is to say about a record: its tables, what is missing in them, and the machine."""
+	"""The tables of a record, the reasons for what is missing, and the machine."""
 	parts = []
 	for scenario, tables in itertools.groupby(tables_of(record["runs"]), key=lambda table: table[0][0]):
 		several = list(tables)
@@ -66,7 +66,6 @@ def tables_of(runs: Iterable[Run]) -> List[Table]:
 
 
 def lanes_of(runs: Iterable[Run], measure: str) -> Dict[Lane, Dict[int, float]]:
-	"""What each lane measured, by repetition."""
 	lanes: Dict[Lane, Dict[int, float]] = {}
 	for run in runs:
 		value = run["values"].get(measure)
@@ -76,7 +75,7 @@ def lanes_of(runs: Iterable[Run], measure: str) -> Dict[Lane, Dict[int, float]]:
 
 
 def rank(lanes: Iterable[Lane], contenders: Sequence[str], interpreters: Sequence[str]) -> List[Lane]:
-	"""Order lanes as they were asked for: which one came first in a repetition is no property of theirs."""
+	"""Order lanes as they were asked for, not as they ran."""
 
 	def place(lane: Lane) -> Tuple[int, int]:
 		return position(contenders, lane.contender), position(interpreters, lane.interpreter)
@@ -85,13 +84,8 @@ def rank(lanes: Iterable[Lane], contenders: Sequence[str], interpreters: Sequenc
 
 
 def position(names: Sequence[str], name: Optional[str]) -> int:
-	"""Where a name stands in a list; after its end when it is not there."""
+	"""The place of a name in a list, or its end if it is not there."""
 	return names.index(name) if name in names else len(names)
-
-
-def baseline_of(record: Record, scenario: str) -> Optional[str]:
-	"""The contender that the others are compared with in a scenario; older records have one for all scenarios."""
-	return record["scenarios"][scenario].get("baseline", record["settings"]["baseline"])
 
 
 def base_of(lanes: Sequence[Lane], baseline: Optional[str]) -> Optional[Lane]:
@@ -105,7 +99,7 @@ def rows_of(record: Record, runs: Sequence[Run], measures: Sequence[str]) -> Lis
 	values = lanes_of(runs, measures[0])
 	beside = [lanes_of(runs, measure) for measure in measures[1:]]
 	lanes = rank(values, settings["contenders"], settings["interpreters"])
-	base = values.get(base_of(lanes, baseline_of(record, runs[0]["scenario"])) or Lane("", None), {})
+	base = values.get(base_of(lanes, record["scenarios"][runs[0]["scenario"]]["baseline"]) or Lane("", None), {})
 	base_median = summarize(list(base.values())).median if base else 0.0
 	rows = []
 	for lane in lanes:
@@ -116,7 +110,6 @@ def rows_of(record: Record, runs: Sequence[Run], measures: Sequence[str]) -> Lis
 
 
 def show_table(record: Record, key: Tuple[str, str, Optional[str]], runs: Sequence[Run], bold: bool) -> str:
-	"""One table with its heading."""
 	scenario, part, compiler = key
 	about = record["scenarios"][scenario]
 	names = [name for name, _ in about["measures"]]
@@ -210,7 +203,7 @@ def show_parts(record: Record, scenario: str, common: str, tables: Sequence[Tabl
 
 
 def legend(record: Record) -> str:
-	"""What the columns mean, and what is missing from the tables and why."""
+	"""The meaning of the columns, and the reasons for what is missing."""
 	lines = []
 	baselines = name_baselines(record)
 	if baselines:
@@ -239,10 +232,10 @@ def legend(record: Record) -> str:
 
 
 def name_baselines(record: Record) -> str:
-	"""What ratios refer to: one contender, or another one in some scenarios."""
+	"""The baselines: one contender, or one for each scenario."""
 	scenarios: Dict[str, List[str]] = {}
 	for scenario in dict.fromkeys(run["scenario"] for run in record["runs"]):
-		scenarios.setdefault(baseline_of(record, scenario) or "", []).append(scenario)
+		scenarios.setdefault(record["scenarios"][scenario]["baseline"] or "", []).append(scenario)
 	scenarios.pop("", None)
 	if len(scenarios) == 1:
 		return next(iter(scenarios))
@@ -250,7 +243,6 @@ def name_baselines(record: Record) -> str:
 
 
 def describe(record: Record) -> List[str]:
-	"""What was measured, on which machine, with which programs."""
 	machine = record["machine"]
 	lines = [
 		"settings   %s" % describe_settings(record),
@@ -265,13 +257,13 @@ def describe(record: Record) -> List[str]:
 
 
 def describe_settings(record: Record) -> str:
-	"""What was built: as far as anything of the kind was."""
+	"""The settings that the scenarios of this record have used."""
 	settings = record["settings"]
 	words = [*describe_jobs(record), "%d repetitions" % settings["repeat"]]
 	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
 		words.append("genbench %s" % settings["size"].replace(",", " "))
 		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
-	for real in real_sources(settings):
+	for real in settings["real"].values():
 		words.append("%s, compiled with %s" % (", ".join(real["packages"]), real["flags"] or "no flags"))
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):
 		about = record["scenarios"][name]
@@ -280,15 +272,8 @@ def describe_settings(record: Record) -> str:
 	return ", ".join(words)
 
 
-def real_sources(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
-	"""What was compiled of others' sources; older records know one project of them."""
-	if settings.get("packages"):
-		return [{"packages": settings["packages"], "flags": settings["source_flags"]}]
-	return list(settings.get("real", {}).values())
-
-
 def describe_jobs(record: Record) -> List[str]:
-	"""How many ran at once: as it was asked for, or else as each scenario has it."""
+	"""The numbers of jobs, as asked for or as each scenario has them."""
 	settings, scenarios = record["settings"], record["scenarios"]
 	if settings["jobs"]:
 		return ["-j%s" % settings["jobs"]]

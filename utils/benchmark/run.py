@@ -32,22 +32,22 @@ class Lane(NamedTuple):
 
 	@property
 	def text(self) -> str:
-		"""The same in a few words."""
+		"""Its names in a few words."""
 		return " ".join(filter(None, self.names))
 
 	@property
 	def columns(self) -> Dict[str, Optional[str]]:
-		"""The same as a record has it."""
+		"""Its names as a record has them."""
 		return dict(zip(("contender", "compiler", "interpreter"), (name or None for name in self.names)))
 
 	@property
 	def label(self) -> str:
-		"""Its name in the name of a file; earlier engines knew no commands that name an ``@``."""
+		"""Its name as a part of file names. It has no ``@``, which earlier engines refused in commands."""
 		return "-".join(filter(None, self.names)).replace("/", "_").replace("@", "_")
 
 
 class Run:
-	"""What the phases of a scenario work on: where they are, and what they have measured."""
+	"""The state that the phases of a scenario work on: the folder, and the results so far."""
 
 	def __init__(self, lane: Lane, project: Project, workshop: Workshop, jobs: int, version: int) -> None:
 		self.lane = lane
@@ -64,17 +64,14 @@ class Run:
 
 	@property
 	def root(self) -> str:
-		"""The folder of the project."""
 		return self.project.root
 
 	@property
 	def settings(self) -> Dict[str, Any]:
-		"""What was asked for."""
 		return self.workshop.settings
 
 	@property
 	def wrapped(self) -> List[str]:
-		"""What goes before a compiler in its command line."""
 		cache = self.lane.contender.cache
 		return [cache.find() or cache.program] if cache and cache.wraps else []
 
@@ -98,12 +95,10 @@ class Run:
 
 	@property
 	def cache(self) -> Optional[CompilerCache]:
-		"""The cache of this lane, if it has one."""
 		return self.workshop.caches.get(self.lane.names)
 
 	@property
 	def environment(self) -> Dict[str, str]:
-		"""The environment of every command of this run."""
 		env = dict(self.workshop.environment, **self.compilers)
 		if self.lane.interpreter:
 			env.update(self.lane.interpreter.environment)
@@ -114,7 +109,7 @@ class Run:
 		return env
 
 	def daemons(self) -> List[int]:
-		"""The processes beside the command's own whose work counts as this lane's."""
+		"""The daemons whose work counts for this lane."""
 		pids = self.lane.contender.builder.daemons()
 		if self.engine:
 			pids += self.engine.pids()
@@ -136,13 +131,13 @@ class Run:
 		return self.path("answer.json")
 
 	def ask(self, name: str, command: Command) -> Dict[str, float]:
-		"""Let a program measure, and read its answer."""
+		"""Run a program that measures, and read its answer."""
 		self.aside(name, command)
 		with open(self.answer, encoding="utf-8") as f:
 			return json.load(f)
 
 	def keep(self, reading: Reading) -> None:
-		"""Take a reading as this run's result."""
+		"""Keep a reading as this run's result."""
 		used = reading.used
 		values = {
 			"wall": reading.wall,
@@ -172,7 +167,7 @@ class Run:
 		self.lane.contender.builder.prepare(self)
 
 	def another_folder(self) -> None:
-		"""Go into a new folder, with what the lane's cache holds by now; one of the same name where it needs that."""
+		"""Go into another folder, and keep the lane's cache. The folder has the same name if the cache needs that."""
 		if self.cache and self.cache.knows_folder:
 			self.project.move_aside(self.folder)
 		else:
@@ -180,7 +175,7 @@ class Run:
 		self.lane.contender.builder.prepare(self)
 
 	def go(self, phases: Sequence[Callable[["Run"], None]]) -> List[Tuple[str, Dict[str, float]]]:
-		"""Go through phases, and see that it was done as it should be; what they have measured."""
+		"""Go through phases, check that the contender worked as it should, and return the results."""
 		for phase in phases:
 			phase(self)
 		self.lane.contender.builder.check(self)

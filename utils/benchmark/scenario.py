@@ -1,5 +1,5 @@
 """
-The scenarios: what is measured, each a sequence of phases.
+The scenarios. Each is a sequence of phases.
 
 To add one, add a row to SCENARIOS, and to ``phases`` those that are not there yet.
 """
@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import builder, workshop
 from . import phases as do
-from .price import EXTRAS
+from .price import flag_sets
 from .project import NAP, SHAPES
 
 Measures = List[Tuple[str, str]]
@@ -19,7 +19,6 @@ SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
 ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemon", "µs")]
-ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "MiB")]
 SERVED: Measures = [("rate", "/s"), ("p50", "µs"), ("p99", "µs"), ("client", "µs"), ("server", "µs")]
 CROWD: Measures = [("p99", "µs"), ("p50", "µs"), ("rate", "/s"), ("each", "KiB")]
 VALUES: Measures = [("value", "")]
@@ -29,7 +28,7 @@ SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("sy
 
 
 class Scenario(NamedTuple):
-	"""Something to measure: for whom, on which project, in which steps."""
+	"""One thing to measure: the ability that it needs, its project and its phases."""
 
 	name: str
 	title: str
@@ -38,11 +37,10 @@ class Scenario(NamedTuple):
 	project: str = workshop.GENERATED
 	measures: Measures = TIMES  # the first one is compared
 	jobs: Sequence[int] = ()  # how many at once, where the machine's processors do not decide that: a part for each
-	is_per_slot: bool = False  # its commands are so many for each of those at once
-	counts: str = "commands"  # what it has so many of
-	note: str = ""  # what a reader of its numbers must know
-	against: str = ""  # the measure that others are drawn against
-	drawn: Sequence[str] = ()  # those others, where it is not the first one only
+	counts: str = "commands"  # the things that ``--commands`` counts
+	note: str = ""  # for readers of its numbers
+	against: str = ""  # the measure on the horizontal axis of its picture
+	drawn: Sequence[str] = ()  # the measures on the vertical axes; the first one if empty
 	rows: Sequence[str] = ()  # its parts, where they are compared with the first of them, in the order of the table
 
 	is_across: bool = False  # its parts have units of their own: a row for each of them, a column for each contender
@@ -54,28 +52,31 @@ class Scenario(NamedTuple):
 
 	@property
 	def is_generated(self) -> bool:
-		"""Tell whether genbench writes what is built."""
+		"""Tell whether genbench writes the project."""
 		return self.project == workshop.GENERATED
 
+	@property
+	def is_per_slot(self) -> bool:
+		"""Tell whether its number of commands is multiplied by the number of jobs."""
+		return self.project == workshop.SLEEPS
+
 	def points(self, wanted: Optional[int]) -> Sequence[int]:
-		"""How many at once, one after the other, where this is asked for; 0 is as many as there are processors."""
+		"""The numbers of jobs, one after the other; 0 stands for the number of processors."""
 		return (wanted,) if wanted else self.jobs or (0,)
 
 	def part(self, jobs: int) -> str:
-		"""What tells runs with so many at once from others."""
+		"""The part's name, which has the number of jobs if there are several."""
 		return "-j%d" % jobs if len(self.jobs) > 1 else ""
 
 	def commands(self, settings: Dict[str, Any], jobs: int) -> int:
-		"""Of how many commands its project is made, if it is."""
-		count = settings["commands"].get(self.name, 0) if self.project == workshop.SLEEPS else 0
-		return count * jobs if self.is_per_slot else count
+		"""The number of commands of its project, if it consists of commands."""
+		return settings["commands"][self.name] * jobs if self.is_per_slot else 0
 
 	def language(self, wanted: str) -> str:
-		"""What a compiler must be able to compile, where this is asked for."""
 		return workshop.COMPILED[self.project] or wanted
 
 
-# ---- the table of them: what leaves the tree as it is comes before what changes it
+# ---- the table; scenarios that edit sources come after those that do not
 
 SCENARIOS = {
 	scenario.name: scenario
@@ -126,7 +127,7 @@ SCENARIOS = {
 				"warm is the same once more from nothing, with what the first build has left in the cache; "
 				"back is what of the first build's time that has saved"
 			),
-			rows=tuple(extra.name for extra in EXTRAS),
+			rows=tuple(flag_sets(None)),
 		),
 		Scenario(
 			"configure",
@@ -158,15 +159,6 @@ SCENARIOS = {
 			measures=COSTS,
 		),
 		Scenario(
-			"dispatch",
-			"commands that need no processor (sleep %s)" % NAP,
-			(do.take_new_folder, do.build, do.check_naps),
-			needs=builder.SLEEP,
-			project=workshop.SLEEPS,
-			measures=SLOTS,
-			jobs=(64,),
-		),
-		Scenario(
 			"curve",
 			"commands that need no processor (sleep %s), as many for each of 2 to 512 slots" % NAP,
 			(do.take_new_folder, do.build, do.check_naps),
@@ -174,7 +166,6 @@ SCENARIOS = {
 			project=workshop.SLEEPS,
 			measures=SLOTS,
 			jobs=(2, 4, 8, 16, 32, 64, 128, 256, 512),
-			is_per_slot=True,
 		),
 		Scenario(
 			"tasks",
@@ -220,16 +211,6 @@ SCENARIOS = {
 			project=workshop.HITS,
 			measures=ANSWERS,
 			note="wall is the median of all compiles, p99 what 99 of 100 stay below, the rest are means",
-		),
-		Scenario(
-			"room",
-			"our engine with a full store: from nothing to the first hit, and what it holds after that",
-			(do.take_room,),
-			needs=builder.ROOM,
-			project=workshop.HITS,
-			measures=ROOM,
-			note="start is by wafcc and with one hit, the store in the page cache; memory is what is resident after it",
-			counts="entries",
 		),
 		Scenario(
 			"served",
@@ -295,15 +276,13 @@ DEFAULT = ("full", "noop", "onefile")
 COMMANDS = {
 	"configure": 133,
 	"client": 2000,
-	"dispatch": 1000,
 	"curve": 20,
 	"tasks": 100000,
 	"spawn": 500,
 	"hit": 500,
-	"room": 100000,
 	"served": 20000,
 	"crowd": 20000,
 	"stores": 100000,
 }
-"""How many there are in a scenario, where nobody says so; in ``curve`` for each slot."""
-PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds
+"""The defaults of ``--commands``; in ``curve`` for each slot."""
+PARENTS = (10, 100, 1000)  # MiB that the process holds that starts programs

@@ -1,8 +1,8 @@
 """
 Servers that are asked over many connections at once: the contenders of the scenarios ``served`` and ``crowd``.
 
-Whoever serves is started anew, with nothing in it. The load comes from ``load_server``, an example program of the
-engine, which is the same for all: one thread, with one request under way on each busy connection.
+Each server is started anew and is empty. The load comes from ``load_server``, an example program of the engine: one
+thread, with one request under way on each busy connection.
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LOAD = "load_server"
 KIB = 1 << 10
 SIZES = {"1 KiB": (KIB, 1), "16 KiB": (16 * KIB, 4), "1 MiB": (1 << 20, 200)}
-"""Of values, each with how many times fewer requests than of the smallest there are."""
+"""The sizes of values, each with the factor by which it has fewer requests than the smallest."""
 CONNECTIONS = (1, 4, 16, 64, 256)
 LEAST = 4  # requests for each connection, or it is not measured with so many
 GETS = 2  # each value is got so often
@@ -43,12 +43,11 @@ class Cell(NamedTuple):
 
 	@property
 	def requests(self) -> int:
-		"""How many are made."""
 		return self.values if self.act == "put" else self.values * GETS
 
 
 def cells(most: int) -> Iterator[Cell]:
-	"""What is measured with so many requests of the smallest values: all that is got was put before."""
+	"""The cells for a number of requests of the smallest values. All values that are got were put before."""
 	first = 0
 	for size, (length, share) in SIZES.items():
 		for connections in CONNECTIONS:
@@ -78,7 +77,7 @@ class Served(Builder):
 		return run.workshop.start_server(self.server, run.path(name))
 
 	def take_served(self, run: "Run") -> Iterator[tuple]:
-		"""What one server does with values of all sizes, over few connections and many."""
+		"""Measure a server with values of all sizes, over few connections and many."""
 		server = self.start(run, "server")
 		for cell in cells(run.settings["commands"]["served"]):
 			options = {"size": cell.size, "connections": cell.connections, "count": cell.requests}
@@ -86,7 +85,7 @@ class Served(Builder):
 		run.workshop.end_server(server)
 
 	def take_crowd(self, run: "Run", connections: int) -> Dict[str, float]:
-		"""What a new server does when so many are connected, of which some are busy."""
+		"""Measure a new server with this number of connections, of which some are busy."""
 		count = run.settings["commands"]["crowd"]
 		server = self.start(run, "server-%d" % connections)
 		self.load(server, "put", count=KEYS)
@@ -105,7 +104,7 @@ class Served(Builder):
 		return dict(values, connections=connections, each=added / KIB / connections)
 
 	def load(self, server: Server, act: str, **options: object) -> Dict[str, float]:
-		"""Let the load generator do something: what came of it, and what the server's processor did for a request."""
+		"""Run the load generator; its results, and the processor time of the server for a request."""
 		argv: List[str] = [find_example(LOAD) or LOAD, self.language, server.place, act]
 		argv += [word for name, value in options.items() for word in ("--" + name, str(value))]
 		before = {pid: used_by(pid) for pid in server.pids()}

@@ -82,7 +82,6 @@ class Server:
 
 	@property
 	def place(self) -> str:
-		"""Host and port."""
 		return "%s:%d" % (self.address, self.port)
 
 	@classmethod
@@ -92,20 +91,18 @@ class Server:
 
 	@classmethod
 	def missing(cls) -> Optional[str]:
-		"""What this machine lacks for it."""
+		"""What this machine lacks for it, with the remedy; None if it is here."""
 		return None if cls.find() else "%s is not installed" % cls.program
 
 	def argv(self) -> List[str]:
-		"""The command that runs it."""
 		raise NotImplementedError
 
 	@property
 	def token(self) -> str:
-		"""What it wants of its clients, if it wants any."""
+		"""The token that it wants of its clients; empty without one."""
 		return ""
 
 	def variables(self) -> Dict[str, str]:
-		"""What is added to its environment."""
 		return {}
 
 	def await_listening(self) -> None:
@@ -127,13 +124,12 @@ class Server:
 		return [status.pid for status in session.members(self.child.pid)]
 
 	def stop(self) -> None:
-		"""End it and what it started."""
 		session.end(self.child.pid)
 		self.child.returncode = self.child.returncode or 0  # it has been waited for, which subprocess cannot know
 
 
 class WafdServe(Server):
-	"""Ours."""
+	"""Our server."""
 
 	program = "wafd"
 
@@ -151,7 +147,7 @@ class WafdServe(Server):
 
 	@property
 	def token(self) -> str:
-		"""Without one it listens on loopback only, where anybody may do anything."""
+		"""It needs one only if it listens on more than loopback."""
 		return TOKEN if self.host else ""
 
 	def variables(self) -> Dict[str, str]:
@@ -177,7 +173,7 @@ class RedisFile(Redis):
 
 
 class Nginx(Server):
-	"""nginx with its WebDAV module; what comes in and what is kept are on the same disk."""
+	"""nginx with its WebDAV module. Uploads and files are on the same disk."""
 
 	program = "nginx"
 	tells_version = "-v"
@@ -189,7 +185,7 @@ class Nginx(Server):
 	def argv(self) -> List[str]:
 		os.makedirs(os.path.join(self.folder, "files"))
 		settings = os.path.join(self.folder, "nginx.conf")
-		# root's workers would be somebody else, who cannot enter our folders
+		# started by root, its workers would be another user, who cannot enter our folders
 		names = {"folder": self.folder, "address": self.address, "port": self.port}
 		with open(settings, "w", encoding="utf-8") as f:
 			f.write(NGINX % dict(names, user="user root;" if os.geteuid() == 0 else ""))
@@ -206,7 +202,7 @@ class Sccache(Server):
 
 	@property
 	def environment(self) -> Dict[str, str]:
-		"""What leads sccache's clients to it."""
+		"""The variables with which sccache's clients find it."""
 		return {
 			"SCCACHE_DIR": os.path.dirname(self.folder),
 			"SCCACHE_CONF": os.path.join(self.folder, "none"),
@@ -223,13 +219,12 @@ class Sccache(Server):
 
 
 def free_port() -> int:
-	"""A port of this machine that nobody has."""
 	with socket.socket() as s:
 		s.bind((LOOPBACK, 0))
 		return s.getsockname()[1]
 
 
 def allow_many_files() -> None:
-	"""Have as many files open as the system allows."""
+	"""Raise the limit of open files to the hard limit."""
 	_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 	resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -39,24 +39,24 @@ def find_example(name: str) -> Optional[str]:
 
 
 def missing_example(name: str) -> Optional[str]:
-	"""What is to be done where an example program is not there."""
+	"""The remedy if an example program is not built."""
 	if find_example(name):
 		return None
 	return "%s is not built: run cargo build --release --example %s in engine" % (name, name)
 
 
 def is_fit(folder: str) -> bool:
-	"""Tell whether an engine can live there: its socket, and the library that it has preloaded into programs."""
+	"""Tell whether the path suits a socket, and the library that is preloaded into programs."""
 	return len(folder) <= LONGEST and not re.search(r"[\s:]", folder)  # which is what LD_PRELOAD is split at
 
 
 class Engine:
-	"""An engine of our own, apart from the one that the user may have running."""
+	"""An engine of our own, separate from the user's."""
 
 	def __init__(
 		self, room: str, env: Dict[str, str], name: str = "engine", programs: Optional[str] = None, **variables: str
 	) -> None:
-		"""Make room for it under a name; the variables are for itself, whoever starts it."""
+		"""Make its runtime folder. The variables are for the engine itself."""
 		folder = os.path.join(room, name)
 		self.folder = folder if is_fit(folder) else tempfile.mkdtemp(prefix="wafd-bench-")
 		os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -66,7 +66,7 @@ class Engine:
 		self.env = dict(env, **self.environment)
 
 	def status(self) -> Optional[Dict[str, Any]]:
-		"""What it says of itself; nothing before the first client has started it."""
+		"""Its status; None before the first client has started it."""
 		done = self.ask("status", "--json")
 		try:
 			return json.loads(done.stdout.decode()) if not done.returncode else None
@@ -75,9 +75,9 @@ class Engine:
 
 	def pids(self) -> List[int]:
 		"""
-		The process that runs the commands, and the parked programs, which fork for it; none before it was started.
+		The engine's process and the parked programs; none before it was started.
 
-		The commands are the engine's children in either case, but a parked program's own work is not the engine's.
+		All commands are children of the engine, but the work of a parked program itself does not count as the engine's.
 		"""
 		status = self.status()
 		if not status:
@@ -86,7 +86,7 @@ class Engine:
 		return [status["pid"], *(parked["pid"] for program in programs for parked in program["parked"])]
 
 	def parked_commands(self) -> int:
-		"""How many commands ran in parked programs since it was started."""
+		"""The number of commands that ran in parked programs."""
 		status = self.status()
 		return status["parking"]["commands"] if status else 0
 
@@ -97,7 +97,6 @@ class Engine:
 			raise Failed("wafd start: %s" % done.stderr.decode("utf-8", "replace").strip())
 
 	def stop(self) -> None:
-		"""End the engine."""
 		self.ask("stop", "--now")
 
 	def leave(self, patience: float = 30.0) -> None:

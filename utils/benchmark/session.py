@@ -1,8 +1,8 @@
 """
-The processes that one command starts: who they are, what they used, and how they end.
+The processes that a command starts: finds them, adds up their use, and ends them.
 
-Every command gets a session of its own. That is the only mark that all of its processes keep: ninja, for one, gives
-each compiler a process group of its own, and Waf leaves behind the workers of its pool.
+Every command gets a session of its own, the only mark that all its processes keep: ninja gives each compiler a process
+group of its own, and Waf leaves behind the workers of its pool.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ PATIENCE = 5.0  # seconds that processes have to end by themselves
 
 
 class Usage(NamedTuple):
-	"""What processes used: seconds of processor time, and the largest resident set of any of them in KiB."""
+	"""The use of processes: seconds of processor time, and the largest resident set of any of them in KiB."""
 
 	user: float
 	system: float
@@ -30,7 +30,7 @@ NONE_USED = Usage(0.0, 0.0, 0)
 
 
 class Status(NamedTuple):
-	"""What the kernel says of a process in ``/proc/PID/stat``."""
+	"""Some fields of ``/proc/PID/stat``."""
 
 	pid: int
 	state: str
@@ -44,8 +44,8 @@ def adopt_orphans() -> bool:
 	"""
 	Become the parent of what our children leave behind; tell whether the system can do that.
 
-	Waf kills the workers of its pool at exit without waiting for them, and with them goes what their compilers used:
-	only who waits for a process learns that.
+	Waf kills the workers of its pool at exit without waiting for them. The use of their compilers would be lost,
+	because only the process that waits for a child is told of it.
 	"""
 	try:
 		return ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
@@ -68,13 +68,12 @@ def status_of(pid: int) -> Optional[Status]:
 
 
 def is_alive(pid: int) -> bool:
-	"""Tell whether a process has not ended; one that only nobody has waited for yet has."""
+	"""Tell whether a process runs. A zombie does not."""
 	status = status_of(pid)
 	return status is not None and status.state != "Z"
 
 
 def processes() -> Iterator[Status]:
-	"""Every process of the system."""
 	try:
 		names = os.listdir("/proc")
 	except OSError:
@@ -86,12 +85,12 @@ def processes() -> Iterator[Status]:
 
 
 def members(session: int) -> List[Status]:
-	"""The processes of a session, those included that have ended and that nobody has waited for yet."""
+	"""The processes of a session, with zombies."""
 	return [status for status in processes() if status.session == session]
 
 
 def reap(pid: int) -> Optional[Usage]:
-	"""What a child of ours used that has ended; nothing as long as it lives or is somebody else's."""
+	"""The use of a child of ours that has ended; None if it runs or is not our child."""
 	try:
 		ended, _, usage = os.wait4(pid, os.WNOHANG)
 	except ChildProcessError:
@@ -113,7 +112,7 @@ def collect(session: int, patience: float = PATIENCE) -> Usage:
 			if late and status.state != "Z":
 				send(status.pid, signal.SIGKILL)
 		if late and time.monotonic() > deadline + patience:
-			return used  # stuck in the kernel: nothing ends that, and the benchmark need not wait for it
+			return used  # a process that is stuck in the kernel cannot be ended, so we do not wait for it
 		time.sleep(0.002)
 
 
@@ -127,7 +126,7 @@ def end(session: int, patience: float = PATIENCE) -> None:
 
 
 def send(pid: int, number: int) -> bool:
-	"""Send a signal to a process that may be gone already; tell whether it was there."""
+	"""Send a signal to a process; tell whether it still was there."""
 	try:
 		os.kill(pid, number)
 	except OSError:
@@ -137,10 +136,10 @@ def send(pid: int, number: int) -> bool:
 
 def end_children(patience: float = PATIENCE) -> None:
 	"""
-	End what has become our child although we did not start it.
+	End processes that have become our children although we did not start them.
 
-	Such are daemons: one that was told to stop and is not gone yet, or one that came up after whoever started it had
-	been interrupted. Only for a process that starts nothing else, as this ends every child that it has.
+	These are daemons: one that was told to stop and has not ended yet, or one whose client was interrupted. It ends
+	every child of this process, so this process must not have others.
 	"""
 	deadline = time.monotonic() + patience
 	asked: Set[int] = set()

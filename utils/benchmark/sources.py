@@ -11,13 +11,13 @@ from .mistake import Mistake
 from .package import Package
 from .project import HERE, Project, write_files
 
-FOLDER = "packages"  # where they are copied to: nothing of theirs is in the way of our own files
+FOLDER = "packages"  # the folder of the copies, so that no file of theirs hides one of ours
 TEMPLATES = os.path.join(HERE, "projects", "sources")
 FLAGS = {"c": "-O2", "c++": "-O2 -std=c++17"}
 
 
 class Dialect(NamedTuple):
-	"""How the build systems call a language."""
+	"""The names that build systems have for a language."""
 
 	name: str  # ninja's variable and rule, and the end of Waf's tool
 	variable: str  # make's
@@ -59,27 +59,23 @@ def write_sources(root: str, packages: Sequence[Package], compiler: Compiler, fl
 
 
 def folder_of(package: Package) -> str:
-	"""Where a package is in the project."""
 	return os.path.join(FOLDER, package.name)
 
 
 def sources_of(package: Package) -> List[str]:
-	"""What is compiled of a package."""
 	return [os.path.join(folder_of(package), source) for source in package.sources]
 
 
 def options_of(package: Package) -> List[str]:
-	"""The options that a package's sources need."""
 	return [*("-I" + folder for folder in includes_of(package)), *("-D" + define for define in package.defines)]
 
 
 def includes_of(package: Package) -> List[str]:
-	"""Where a package's own headers are looked for."""
 	return [os.path.normpath(os.path.join(folder_of(package), folder)) for folder in package.includes]
 
 
 def describe(packages: Sequence[Package], flags: Sequence[str]) -> Dict[str, object]:
-	"""What the wscript reads."""
+	"""The data of ``packages.json``, which the wscript reads."""
 	described = [
 		{"name": one.name, "includes": includes_of(one), "sources": sources_of(one), "defines": one.defines}
 		for one in packages
@@ -97,7 +93,6 @@ def load(name: str, names: Dict[str, str]) -> str:
 
 
 def ninja_text(packages: Sequence[Package], names: Dict[str, str]) -> str:
-	"""The project for ninja."""
 	rule = DIALECTS[packages[0].language].name
 	lines = [load("build.ninja", {**names, "@name@": rule})]
 	for package in packages:
@@ -110,7 +105,6 @@ def ninja_text(packages: Sequence[Package], names: Dict[str, str]) -> str:
 
 
 def makefile_text(packages: Sequence[Package], names: Dict[str, str]) -> str:
-	"""The project for make."""
 	folders = dict.fromkeys(os.path.dirname(source) for package in packages for source in sources_of(package))
 	variable = DIALECTS[packages[0].language].variable
 	lines = [load("Makefile", {**names, "@variable@": variable, "@folders@": " ".join(folders)})]

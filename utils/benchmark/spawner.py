@@ -22,14 +22,11 @@ FEW = 10  # commands that let an engine start, and see a program often enough to
 SMALL = 1  # MiB
 PATIENCE = 30.0  # seconds that parking a program may take
 
-SYSTEM_PIPES = "two pipes of the caller's, which the shell leads output and error into; read when system() has returned"
-POPEN = "one pipe, for the output, which popen() has by nature"
-POPEN_PIPES = "the pipe of popen() for the output, and one of the caller's for the error"
 POOL = "always with two pipes: what needs none does not go to Waf's pool"
 
 
 class Spawner(Builder):
-	"""A way that C has."""
+	"""A way to start programs in C."""
 
 	program = C_COMPILER
 	abilities = frozenset((SPAWN,))
@@ -40,18 +37,18 @@ class Spawner(Builder):
 		self.note = note
 
 	def spawn(self, run: "Run", parent: int) -> Dict[str, float]:
-		"""Start many programs from a parent of so many MiB: what one of them took, in microseconds."""
+		"""Start many programs from a parent that holds ``parent`` MiB; the time of one start, in microseconds."""
 		values = self.start(run, parent, run.settings["commands"]["spawn"])
-		return dict(values, processor=values["user"] + values["system"])
+		user, system = values["user"], values["system"]
+		return {"wall": values["wall"], "user": user, "system": system, "processor": user + system}
 
 	def start(self, run: "Run", parent: int, count: int) -> Dict[str, float]:
-		"""Let the parent work, and read its answer."""
-		argv = [*self.starter(run), self.way, str(int(self.piped)), str(count), str(parent), run.answer]
+		numbers = map(str, (int(self.piped), 0, count // 10 + 1, count, parent))
+		argv = [*self.starter(run), self.way, *numbers, run.answer]
 		argv += [os.path.join(run.root, "nothing"), *map(str, self.helpers(run))]
 		return run.ask("spawn", Command(argv, run.root, run.environment))
 
 	def starter(self, run: "Run") -> List[str]:
-		"""The program that starts others."""
 		return [os.path.join(run.root, "spawn")]
 
 	def helpers(self, run: "Run") -> List[int]:
@@ -60,7 +57,7 @@ class Spawner(Builder):
 
 
 class PythonSpawner(Spawner):
-	"""A way that Python has."""
+	"""A way to start programs in Python."""
 
 	runs_python = True
 
@@ -92,7 +89,7 @@ class EngineSpawner(PythonSpawner):
 		return run.daemons()
 
 	def done(self, run: "Run") -> int:
-		"""How many commands the engine has run this way."""
+		"""The number of commands that the engine has run this way."""
 		status = status_of(run)
 		return status["totals"]["succeeded"] - status["parking"]["commands"]
 
@@ -126,7 +123,6 @@ class ParkedSpawner(EngineSpawner):
 
 
 def status_of(run: "Run") -> Status:
-	"""What the run's engine says of itself."""
 	status = run.engine.status() if run.engine else None
 	if not status:
 		raise Failed("no engine runs")
@@ -134,7 +130,6 @@ def status_of(run: "Run") -> Status:
 
 
 def program_of(status: Status, path: str) -> Optional[Dict[str, Any]]:
-	"""What an engine says of a program."""
 	programs = status["parking"]["programs"]
 	return next((program for program in programs if program["path"] == os.path.realpath(path)), None)
 
@@ -146,10 +141,6 @@ SPAWNERS: Dict[str, Builder] = {
 	"posix_spawn-pipes": Spawner("posix_spawn", piped=True),
 	"fork": Spawner("fork"),
 	"fork-pipes": Spawner("fork", piped=True),
-	"system": Spawner("system"),
-	"system-pipes": Spawner("system", piped=True, note=SYSTEM_PIPES),
-	"popen": Spawner("popen", note=POPEN),
-	"popen-pipes": Spawner("popen", piped=True, note=POPEN_PIPES),
 	"subprocess": PythonSpawner("subprocess"),
 	"subprocess-pipes": PythonSpawner("subprocess", piped=True),
 	"wafpool": PythonSpawner("waf", piped=True, note=POOL),

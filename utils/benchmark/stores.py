@@ -2,8 +2,8 @@
 Our store, LMDB and redb under the same work: the contenders of the scenario ``stores``.
 
 The work is done by ``engine/benches/peers``, a process for each act, with results of commands as the engine has them:
-entries of 1 to 4 KiB, and objects of 10 KiB to 2 MiB which some of them need. What is damaged, killed or measured from
-outside is done here. Each store is in a new folder below the campaign's: ``--work`` names the file system.
+entries of 1 to 4 KiB, and objects of 10 KiB to 2 MiB which some of them need. Damage, kills and the use of the disk are
+added here. Each store is in a new folder below the campaign's: ``--work`` names the file system.
 """
 
 import json
@@ -34,7 +34,7 @@ PATIENCE = 600  # seconds for one act
 
 
 class Counts(NamedTuple):
-	"""How many results there are: those that are an entry only, those with an object, those with one of 2 MiB."""
+	"""The numbers of results: those without an object, those with one, and those with one of 2 MiB."""
 
 	small: int
 	large: int
@@ -42,22 +42,20 @@ class Counts(NamedTuple):
 
 	@property
 	def words(self) -> List[str]:
-		"""The same as arguments."""
 		return list(map(str, self))
 
 	@property
 	def all(self) -> int:
-		"""How many there are together."""
 		return sum(self)
 
 
 def full(small: int) -> Counts:
-	"""Those of the store whose times are measured."""
+	"""The numbers for the store whose times are measured."""
 	return Counts(small, max(small // 100, 2), 16)
 
 
 def damaged(small: int) -> Counts:
-	"""Those of the stores that are damaged: they are copied for each trial."""
+	"""The numbers for stores that are damaged. They are smaller, because each trial copies them."""
 	return Counts(max(small // 50, 20), max(small // 1000, 2), 0)
 
 
@@ -74,7 +72,6 @@ class Stored(Builder):
 		return None if os.access(PEERS, os.X_OK) else "store-peers is not built: %s" % REMEDY
 
 	def take(self, run: "Run") -> Iterator[Tuple[str, float]]:
-		"""All that is measured of this store."""
 		self.store = run.lane.contender.name
 		small = run.settings["commands"]["stores"]
 		yield from self.take_times(run, full(small))
@@ -85,7 +82,7 @@ class Stored(Builder):
 	# ---- times and sizes
 
 	def take_times(self, run: "Run", counts: Counts) -> Iterator[Tuple[str, float]]:
-		"""What a store takes that is filled, read, and half of which is evicted."""
+		"""Fill a store, read it and evict half of it."""
 		folder = run.path("full")
 		values = self.act(folder, counts, "fill")
 		yield "put 1 to 4 KiB, µs", values["put_small"]
@@ -134,7 +131,7 @@ class Stored(Builder):
 	# ---- harm
 
 	def take_damage(self, run: "Run", counts: Counts) -> Iterator[Tuple[str, float]]:
-		"""What is left of a store when its files were damaged while it was closed."""
+		"""Damage the files of a closed store, and count the results that are left."""
 		folder = run.path("sound")
 		self.act(folder, counts, "fill")
 		for what, harm in (("4 KiB overwritten", overwrite), ("a file cut off", cut)):
@@ -156,7 +153,7 @@ class Stored(Builder):
 		return told
 
 	def take_kills(self, run: "Run", counts: Counts) -> Iterator[Tuple[str, float]]:
-		"""What is lost of what was acknowledged when the process that writes is killed."""
+		"""Kill a writer, and count the acknowledged results that are lost."""
 		lost = acknowledged = crashed = 0
 		for trial in range(KILLS):
 			folder = run.path("killed-%d" % trial)
@@ -177,7 +174,7 @@ class Stored(Builder):
 		yield "kill -9: not opened, of %d" % KILLS, crashed
 
 	def try_check(self, folder: str, counts: Counts, count: int) -> Dict[str, float]:
-		"""How many of the first results are as they were put; none if the store cannot be opened."""
+		"""The number of the first results that are as they were put; zero if the store cannot be opened."""
 		try:
 			return dict(self.act(folder, counts, "check", 0, count), crashed=0)
 		except Failed:
@@ -189,14 +186,13 @@ class Stored(Builder):
 		return [PEERS, self.store, folder, *counts.words, act, *map(str, args)]
 
 	def begin(self, folder: str, counts: Counts, act: str, *args: object) -> "subprocess.Popen[bytes]":
-		"""Begin an act."""
 		argv = self.argv(folder, counts, act, *args)
 		return subprocess.Popen(
 			argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
 		)
 
 	def act(self, folder: str, counts: Counts, act: str, *args: object) -> Dict[str, float]:
-		"""Do something with a store: what was measured."""
+		"""Do an act with a store; the values that were measured."""
 		argv = self.argv(folder, counts, act, *args)
 		done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
 		if done.returncode:
@@ -211,12 +207,12 @@ def files_of(folder: str) -> List[str]:
 
 
 def disk_of(folder: str) -> int:
-	"""What the disk holds for the files below a folder, in bytes."""
+	"""The disk space of the files below a folder, in bytes."""
 	return sum(512 * os.lstat(path).st_blocks for path in files_of(folder))
 
 
 def place_of(folder: str, draw: random.Random) -> Tuple[str, int]:
-	"""A byte of all files together: each is as likely."""
+	"""A random byte of all files; each is equally likely."""
 	files = files_of(folder)
 	at = draw.randrange(sum(os.path.getsize(path) for path in files))
 	for path in files:
@@ -228,7 +224,7 @@ def place_of(folder: str, draw: random.Random) -> Tuple[str, int]:
 
 
 def overwrite(folder: str, draw: random.Random) -> None:
-	"""Have one block hold something else, as far as it is within its file."""
+	"""Overwrite one block of a file with random bytes."""
 	path, at = place_of(folder, draw)
 	start = at - at % BLOCK
 	length = min(BLOCK, os.path.getsize(path) - start)
@@ -238,12 +234,11 @@ def overwrite(folder: str, draw: random.Random) -> None:
 
 
 def cut(folder: str, draw: random.Random) -> None:
-	"""Cut a file off."""
 	os.truncate(*place_of(folder, draw))
 
 
 def drop_pages() -> bool:
-	"""Have the system forget what it keeps of files, if we may: root only."""
+	"""Drop the system's cache of files, if we are root; tell whether it was done."""
 	os.sync()
 	try:
 		with open(DROP, "w", encoding="ascii") as f:

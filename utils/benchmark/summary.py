@@ -5,7 +5,7 @@ from typing import Dict, NamedTuple, Optional, Sequence
 
 
 class Summary(NamedTuple):
-	"""What repeated measurements of one thing come down to; the middle half of them lies between low and high."""
+	"""A summary of repeated measurements. Half of them lie between low and high."""
 
 	median: float
 	least: float
@@ -16,12 +16,11 @@ class Summary(NamedTuple):
 
 	@property
 	def spread(self) -> Optional[float]:
-		"""How far the measurements lie apart, relative to the median; none of a median of zero."""
+		"""The range of the measurements, relative to the median; None if that is zero."""
 		return (self.most - self.least) / self.median if self.median else None
 
 
 def summarize(values: Sequence[float]) -> Summary:
-	"""Reduce at least one measured value to its summary."""
 	low = high = values[0]
 	if len(values) > 1:
 		low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -29,7 +28,7 @@ def summarize(values: Sequence[float]) -> Summary:
 
 
 def ratio(value: float, base: float) -> Optional[float]:
-	"""How many times the base a value is; nothing can be said of a base of zero."""
+	"""A value as a multiple of the base; None if that is zero."""
 	return value / base if base else None
 
 
@@ -37,9 +36,8 @@ def paired_ratio(values: Dict[int, float], base: Dict[int, float]) -> Optional[f
 	"""
 	The median of the ratios within each repetition that both have.
 
-	What the machine does besides changes slowly: two builds of one repetition stand close together in time and meet
-	the same load, which their ratio therefore leaves out, where the ratio of two medians may compare a quiet hour
-	with a busy one.
+	The other load of a machine changes slowly. Two builds of one repetition are close together in time and meet the
+	same load, so their ratio does not depend on it. The ratio of two medians may compare a quiet hour with a busy one.
 	"""
 	ratios = [values[n] / base[n] for n in values if base.get(n)]
 	return statistics.median(ratios) if ratios else None

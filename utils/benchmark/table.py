@@ -14,12 +14,10 @@ def number(value: Optional[float]) -> str:
 
 
 def percent(value: Optional[float]) -> str:
-	"""Write a share in percent."""
 	return NOTHING if value is None else "%.0f %%" % (100 * value)
 
 
 def times(value: Optional[float]) -> str:
-	"""Write a ratio."""
 	return NOTHING if value is None else "%.2f" % value
 
 
@@ -37,5 +35,4 @@ def layout(head: Sequence[str], rows: Sequence[Sequence[str]], words: int, bold:
 
 
 def emphasize(text: str, bold: bool) -> str:
-	"""Make a text stand out on a terminal."""
 	return "\033[1m%s\033[0m" % text if bold else text

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def rows_of(record: Record) -> List[Row]:
-	"""What the record has of each part, in the order in which it was asked for."""
+	"""The measurements of each part, in the order of the parts."""
 	rows = []
 	for pair in record["settings"]["ablation"]:
 		measure, unit = record["scenarios"][pair["scenario"]]["measures"][0]
@@ -41,7 +41,6 @@ def rows_of(record: Record) -> List[Row]:
 
 
 def values_of(runs: List[Dict[str, Any]], contender: str, measure: str) -> Dict[int, float]:
-	"""What a contender has measured, by repetition."""
 	mine = [run for run in runs if run["contender"] == contender and measure in run["values"]]
 	return {run["repetition"]: run["values"][measure] for run in mine}
 
@@ -61,7 +60,7 @@ def row_of(
 
 
 def verdict_of(rows: List[Row]) -> str:
-	"""Whether a part stays, by the measurement in which it saves most."""
+	"""Judge a part by the measurement in which it saves most."""
 	best = max(rows, key=lambda row: row.saved)
 	if best.count < ENOUGH:
 		return "undecided: %d repetitions are too few, see --repeat" % best.count

@@ -12,7 +12,6 @@ from .hosts import Host, Hosts
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
-from .price import Probe
 from .project import (
 	C_COMPILER,
 	HERE,
@@ -37,14 +36,14 @@ COSTLY = "costly"
 SLEEPS, CLIENT, SPAWNS, HITS, VALUES = "sleeps", "client", "spawns", "hits", "values"
 PROJECT, LARGE = "project", "large"
 
-# what the compilers of those that are compiled must be able to compile; nothing where that was asked for
+# the languages of projects that are compiled; empty if --language says it
 COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++", PROJECT: "c++"}
-REAL = (SOURCES, PROJECT)  # those of real sources
+REAL = (SOURCES, PROJECT)  # projects of real sources
 
-MACHINES = 3  # on the line between a server and those who build
+MACHINES = 3  # on the line between a server and the building machines
 ONE_WAY = 0.0005  # seconds that a packet takes on it
 
-# what would reach into a contender's settings from the outside
+# variables that would change a contender's settings
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
 FOREIGN_NAMES = {
 	*("CC", "CXX", "AR", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LINKFLAGS", "ARFLAGS"),
@@ -54,13 +53,13 @@ FOREIGN_NAMES = {
 
 
 def clean_environment(environ: Dict[str, str]) -> Dict[str, str]:
-	"""The environment without what would change how a contender builds."""
+	"""The environment without the variables that would change how a contender builds."""
 	return {k: v for k, v in environ.items() if not k.startswith(FOREIGN) and k not in FOREIGN_NAMES}
 
 
 class Workshop:
 	"""
-	Where a campaign works.
+	The work folder of a campaign, and the daemons in it.
 
 	Nothing is deleted before the end, and only a folder that was made here is deleted at all.
 	"""
@@ -77,21 +76,21 @@ class Workshop:
 		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
 		self.servers: List[Server] = []
-		self.filled: Dict[Tuple[str, ...], Server] = {}  # those that a lane's first machine has filled
+		self.filled: Dict[Tuple[str, ...], Server] = {}  # servers that a lane's first machine has filled
 		self.line: Optional[Hosts] = None
-		self.packages: Dict[str, List[Package]] = {}  # what the projects of real sources consist of
+		self.packages: Dict[str, List[Package]] = {}  # the packages of the projects of real sources
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
-		self.probes: Dict[str, List[Probe]] = {}  # by compiler, what it can do
+		self.able: Dict[str, List[str]] = {}  # by compiler, the flags that it takes
 		self.outputs = 0
 		self.found_usher: Optional[str] = None
 		self.cache_folders = 0
 
 	def project(self, kind: str, compiler: Optional[Compiler], commands: int = 0) -> Project:
 		"""
-		The project of a kind with so many commands, if it is made of commands.
+		The project of a kind; ``commands`` is the number of commands in those that consist of commands.
 
-		There is one for each compiler: an edit shall reach the builds of one compiler only.
+		Each compiler has one of its own, so that an edit reaches the builds of this compiler only.
 		"""
 		key = (kind, compiler.name if compiler else "", str(commands or ""))
 		if key not in self.projects:
@@ -110,7 +109,7 @@ class Workshop:
 		return self.projects[key]
 
 	def project_with(self, name: str, flags: str, compiler: Compiler) -> Project:
-		"""The generated project with more flags, one for each name; the compiler may have something before it."""
+		"""The generated project with more flags, one for each name."""
 		key = ("priced", compiler.name, name)
 		if key not in self.projects:
 			place = "".join(c if c.isalnum() else "_" for c in "priced %s %s" % (compiler.name, name))
@@ -121,7 +120,7 @@ class Workshop:
 
 	@property
 	def usher(self) -> str:
-		"""What commands are started through, so that their memory is their own; empty without a compiler."""
+		"""The program that starts commands, so that their memory is their own; empty without a C compiler."""
 		if self.found_usher is None:
 			path = os.path.join(self.path, "usher")
 			argv = [C_COMPILER, "-O2", "-o", path, os.path.join(HERE, "usher.c")]
@@ -129,18 +128,16 @@ class Workshop:
 		return self.found_usher
 
 	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:
-		"""Write a project of others' sources."""
 		return write_sources(root, self.packages[kind], compiler, self.settings["real"][kind]["flags"])
 
 	def output(self, label: str) -> str:
-		"""A new file for what a command prints."""
 		self.outputs += 1
 		folder = os.path.join(self.path, "outputs")
 		os.makedirs(folder, exist_ok=True)
 		return os.path.join(folder, "%04d-%s.txt" % (self.outputs, label))
 
 	def our_engine(self, variables: Dict[str, str], programs: Optional[str] = None) -> Engine:
-		"""The engine of this campaign that has these variables in its environment; of another build, in a folder."""
+		"""The engine of this campaign with these variables, perhaps of another build."""
 		key = (("programs", programs or ""), *sorted(variables.items()))
 		if key not in self.engines:
 			name = "engine-%d" % len(self.engines) if self.engines else "engine"
@@ -159,7 +156,6 @@ class Workshop:
 				self.caches[lane] = contender.cache(folder, self.environment)
 
 	def end_cache(self, lane: Tuple[str, ...]) -> None:
-		"""End the daemon of a lane's cache."""
 		cache = self.caches.pop(lane, None)
 		if cache:
 			cache.stop()
@@ -179,12 +175,12 @@ class Workshop:
 		return self.line.hosts
 
 	def end_server(self, server: Server) -> None:
-		"""End a server; what it has on disk stays until the end."""
+		"""End a server. Its files stay until the end."""
 		server.stop()
 		self.servers.remove(server)
 
 	def close(self, keep: bool) -> List[str]:
-		"""End all daemons and delete everything; what could not be ended is returned, one line each."""
+		"""End all daemons and delete everything; one line for each daemon that could not be ended."""
 		troubles = []
 		for lane in list(self.caches):
 			self.end_cache(lane)

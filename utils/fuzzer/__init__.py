@@ -1,6 +1,6 @@
 """
-What ``utils/fuzzcache.py`` tries a cache with.
+The parts of ``utils/fuzzcache.py``, which tests a cache.
 
 ``edits`` change a ``project``, a ``command`` is chosen for what that is then, and a ``trial`` runs it through the
-wrapper and without, and compares what is left. ``patience`` says how long a command may take.
+wrapper and without, and compares what is left.
 """

@@ -38,7 +38,7 @@ FLAGS = (
 	"-fdiagnostics-color=always",
 	"-pipe",
 )
-# what `wafcc run --` is given, all with its output last
+# commands for `wafcc run --`; the output is the last word
 TOOLS = (
 	"gcc -shared -o {output} obj/a.o",
 	"gcc -O1 -shared -fPIC -Iinc/x -Iinc/y -o {output} src/b.c",
@@ -68,7 +68,7 @@ VARIABLES = (
 
 
 class Command(NamedTuple):
-	"""A compile: what is varied from step to step."""
+	"""A compile, with the fields that vary from step to step."""
 
 	compiler: str
 	source: str
@@ -105,7 +105,7 @@ class Tool(NamedTuple):
 
 
 def choose_command(rng: random.Random, compilers: List[str], before: Optional[Command]) -> Command:
-	"""Often the one before, or that with something else: otherwise nothing would ever be asked for twice."""
+	"""Often the one before, perhaps with one change: otherwise the cache would never have a hit."""
 	if before is None or rng.random() < 0.1:
 		flags = rng.sample(FLAGS, rng.randint(0, 4))
 		return Command(rng.choice(compilers), rng.choice(SOURCES), "a.o", flags, {}, rng.choice(CHECKOUTS), ".")
@@ -129,7 +129,7 @@ def choose_command(rng: random.Random, compilers: List[str], before: Optional[Co
 
 
 def choose_tool(rng: random.Random, before: Optional[Tool]) -> Tool:
-	"""Likewise."""
+	"""Often the one before, as in ``choose_command``."""
 	if before is None or rng.random() < 0.2:
 		return Tool(rng.choice(TOOLS), rng.choice(("made.out", "src/made.out")), {}, rng.choice(CHECKOUTS))
 	change = rng.random()

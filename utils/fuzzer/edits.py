@@ -1,10 +1,10 @@
 """Edits of a project: each says what it did, or nothing where there was nothing to do."""
 
 import os
-import subprocess
 from typing import Callable, List
 
-from .patience import PATIENCE
+from hunt import run
+
 from .project import CHECKOUTS, DATA, FOLDERS, HEADERS, SOURCES, Project
 
 
@@ -17,7 +17,7 @@ def change_header(project: Project) -> str:
 
 
 def change_header_unseen(project: Project) -> str:
-	"""At the same size and time."""
+	"""Change a header at the same size and time."""
 	paths = project.some_headers()
 	for path in paths:
 		before = path.stat()
@@ -30,7 +30,7 @@ def change_header_unseen(project: Project) -> str:
 
 
 def add_header(project: Project) -> str:
-	"""Where there was none: it may shadow another, or be what was looked for in vain."""
+	"""Add a header, which may shadow another one, or be one that a compile has looked for in vain."""
 	folder, name = project.rng.choice(FOLDERS), project.rng.choice(HEADERS)
 	text = project.header_text(name)
 	paths = [checkout / folder / name for checkout in project.some_checkouts()]
@@ -49,7 +49,7 @@ def remove_header(project: Project) -> str:
 
 
 def rename_header(project: Project) -> str:
-	"""Its content, inode and times come under another name."""
+	"""Give the content, inode and times of a header another name."""
 	paths = project.some_headers()
 	name = "%s/%s" % (project.rng.choice(FOLDERS), project.rng.choice(HEADERS))
 	for path in paths:
@@ -59,7 +59,7 @@ def rename_header(project: Project) -> str:
 
 
 def link_header(project: Project) -> str:
-	"""A header is a link to another one from now on."""
+	"""Replace a header by a link to another one."""
 	paths = project.some_headers()
 	target = "../%s" % project.rng.choice(("src", "x", "y", "inc/x"))
 	for path in paths:
@@ -69,7 +69,7 @@ def link_header(project: Project) -> str:
 
 
 def restore_file(project: Project) -> str:
-	"""What it held earlier, perhaps with the time of then."""
+	"""Restore an earlier content, perhaps with an old time."""
 	known = sorted(path for path, past in project.past.items() if past)
 	if not known:
 		return ""
@@ -103,11 +103,11 @@ def change_data(project: Project) -> str:
 
 
 def make_objects(project: Project) -> str:
-	"""By the compiler alone, as far as the sources can be compiled."""
+	"""Compile objects without the cache, as far as the sources can be compiled."""
 	for checkout in project.some_checkouts():
 		for name in ("a", "b"):
 			line = "gcc -fPIC -w -Iinc/x -Iinc/y -c src/%s.c -o obj/%s.o" % (name, name)
-			subprocess.run(line.split(), cwd=str(checkout), stderr=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+			run(line.split(), checkout)
 	return "objects"
 
 

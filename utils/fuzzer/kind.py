@@ -1,5 +1,5 @@
 """
-What a kind of commands beyond plain compiles is: the files that it adds to a project, edits of them, and its commands.
+A kind of commands beyond plain compiles: the files that it adds to a project, edits of them, and its commands.
 
 Knows nothing of how commands are run.
 """
@@ -7,12 +7,10 @@ Knows nothing of how commands are run.
 import os
 import pathlib
 import random
-import subprocess
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from hunt import Mistake
+from hunt import Mistake, run
 
-from .patience import PATIENCE
 from .project import CHECKOUTS, SOURCES, Project
 
 FLAGS = ("-O0", "-O1", "-g", "-Wall", "-DONE=1", "-Iinc/x -Iinc/y", "-Iinc/y -Iinc/x", "-MD", "-DTIME=1")
@@ -32,7 +30,7 @@ class Special(NamedTuple):
 	env: Dict[str, str]
 	checkout: str
 	options: Tuple[str, ...] = ()  # of the wrapper
-	is_new: bool = False  # nothing may answer it from what was run before
+	is_new: bool = False  # the cache must not answer it
 	folder: str = "."
 
 	def argv(self, root: pathlib.Path) -> List[str]:
@@ -58,15 +56,14 @@ class Kind:
 
 	@property
 	def edits(self) -> List[Callable[[Project], str]]:
-		"""What may happen to these files; each says what it did."""
+		"""Edits of these files. Each returns what it did."""
 		return []
 
 	def draw(self) -> Special:
-		"""A new command."""
 		raise NotImplementedError
 
 	def choose(self) -> Special:
-		"""Often the one before, or that with something else: otherwise nothing would ever be asked for twice."""
+		"""Often the one before, perhaps with one change: otherwise the cache would never have a hit."""
 		chance = self.rng.random()
 		if self.before is None or chance < 0.15:
 			self.before = self.draw()
@@ -89,14 +86,13 @@ class Kind:
 		return Special(words, "a.o", env, self.rng.choice(CHECKOUTS))
 
 	def places(self, name: str, is_everywhere: bool) -> List[pathlib.Path]:
-		"""Where a file is in some checkouts, or in both; the folders are there."""
+		"""The paths of a file in some checkouts, or in both; makes their folders."""
 		folders = [self.project.root / one for one in CHECKOUTS] if is_everywhere else self.project.some_checkouts()
 		for folder in folders:
 			(folder / name).parent.mkdir(parents=True, exist_ok=True)
 		return [folder / name for folder in folders]
 
 	def write(self, name: str, text: str, mode: int = 0o644, is_everywhere: bool = False) -> str:
-		"""Write a file into some checkouts, or into both."""
 		for path in self.places(name, is_everywhere):
 			self.project.write(path, text.encode())
 			path.chmod(mode)
@@ -112,24 +108,19 @@ class Kind:
 		return name
 
 	def build(self, name: str, text: str, *flags: str) -> pathlib.Path:
-		"""Compile a program or a library, once."""
 		program = self.made / name
 		if not program.exists():
 			source = self.made / ("%s.c" % name)
 			source.write_text(text)
 			argv = ["gcc", "-w", "-o", str(program), str(source), *flags]
-			done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
+			done = run(argv)
 			if done.returncode:
-				raise Mistake("kind %s: %s: %s" % (self.name, " ".join(argv), done.stderr.strip()))
+				raise Mistake("kind %s: %s: %s" % (self.name, " ".join(argv), done.stdout.strip()))
 		return program
 
 
 def find_part(compiler: str, part: str) -> str:
-	"""Where a compiler has one of its parts."""
-	done = subprocess.run(
-		[compiler, "-print-prog-name=%s" % part], capture_output=True, text=True, timeout=PATIENCE, check=False
-	)
-	found = done.stdout.strip()
+	found = run([compiler, "-print-prog-name=%s" % part]).stdout.strip()
 	return found if os.path.isabs(found) else find_program(found or part)
 
 

@@ -13,7 +13,6 @@ KINDS: Dict[str, Type[Kind]] = {kind.name: kind for kind in (Wrappers, Helpers, 
 
 
 def find_kinds(named: Optional[str]) -> List[str]:
-	"""Those that were asked for."""
 	wanted = named.split(",") if named else [COMPILES]
 	unknown = [name for name in wanted if name not in KINDS and name != COMPILES]
 	if unknown:

@@ -1,4 +1,4 @@
-"""What a name leads to: links that turn, libraries and plugins by relative paths, and the processor."""
+"""Names that lead to other things: links that turn, libraries and plugins by relative paths, and the processor."""
 
 import os
 from typing import Callable, List
@@ -92,7 +92,7 @@ class Links(Kind):
 
 
 def relink(path: str, target: str) -> None:
-	"""Turn a link at once: there is no moment without one."""
+	"""Replace a link in one step, so that it is never missing."""
 	draft = path + ".draft"
 	os.symlink(target, draft)
 	os.replace(draft, path)
@@ -122,7 +122,7 @@ class Libraries(Kind):
 		return "libraries of number %d" % number
 
 	def shadow(self, project: Project) -> str:
-		"""A library of the same name, where it is looked for before."""
+		"""Put a library of the same name into an earlier folder of the search path, or remove it."""
 		for folder in project.some_checkouts():
 			path = folder / "first" / "libvalue.so"
 			if path.exists():
@@ -162,7 +162,7 @@ class Processors(Kind):
 		return self.compile("gcc", self.rng.choice(("-march=native", "-mtune=native")))
 
 	def choose(self) -> Special:
-		"""Now and then on a machine that nothing was run on before, which no earlier result may answer."""
+		"""Now and then a command on a machine without earlier results, which the cache must not answer."""
 		chosen = super().choose()
 		if self.rng.random() < 0.3:
 			self.number += 1

@@ -77,7 +77,6 @@ class Project:
 		self.write_everywhere(DATA, b"\1\2\3\4")
 
 	def prepare_tools(self) -> None:
-		"""Whatever tools need besides sources and objects."""
 		for checkout in CHECKOUTS:
 			(self.root / checkout / "obj").mkdir()
 		self.write_everywhere("importable.py", b"VALUE = 1\n")
@@ -122,7 +121,7 @@ class Project:
 		return "\n".join([*lines, "#endif", ""]).encode()
 
 	def write(self, path: pathlib.Path, content: bytes) -> None:
-		"""Write a file, in the place of a link if there is one; what it held can be restored later."""
+		"""Write a file, which replaces a link. The old content can be restored later."""
 		mode = path.stat().st_mode & 0o777 if path.exists() else None
 		if path.exists():
 			self.past.setdefault(path, []).append(path.read_bytes())
@@ -141,7 +140,7 @@ class Project:
 		return [self.root / checkout for checkout in chosen]
 
 	def some_headers(self) -> List[pathlib.Path]:
-		"""The same header in some checkouts, as far as it is there."""
+		"""One header in some checkouts, if it exists there."""
 		name = "%s/%s" % (self.rng.choice(FOLDERS), self.rng.choice(HEADERS))
 		return [path for path in (checkout / name for checkout in self.some_checkouts()) if path.exists()]
 

@@ -5,19 +5,20 @@ import pathlib
 import random
 import subprocess
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from hunt import PATIENCE, Mistake, run
 
 from .command import Command, Tool, choose_command, choose_tool
 from .edits import EDITS, TOOL_EDITS, make_objects
 from .kind import Kind, Special
 from .kinds import COMPILES, KINDS
-from .patience import PATIENCE, Stuck, wait
 from .project import CHECKOUTS, Project
 
 Step = Union[Command, Tool, Special]
 MADE = (".o", ".d", ".s", ".i", ".su", ".dwo", ".gcno", ".out", ".txt", ".line", ".bin", ".tmp")  # by commands only
 TICK = 1.1  # seconds; a result with the time in it is another one afterwards
-LINK = b"leads to "  # what a link has instead of a content
+LINK = b"leads to "  # before the target of a link, which has no content
 
 
 class Trace(NamedTuple):
@@ -27,6 +28,22 @@ class Trace(NamedTuple):
 	stdout: bytes
 	stderr: bytes
 	files: Dict[str, bytes]
+
+
+class Stuck(Exception):
+	"""A command through wafcc that does not end."""
+
+
+def wait(child: "subprocess.Popen[bytes]", is_cached: bool) -> Tuple[bytes, bytes]:
+	"""The output of a command, which is killed if it takes too long."""
+	try:
+		return child.communicate(timeout=PATIENCE)
+	except subprocess.TimeoutExpired:
+		child.kill()
+		child.communicate()
+	if is_cached:
+		raise Stuck("it was not done after %d s" % PATIENCE)
+	raise Mistake("a plain compile was not done after %d s: this machine is too busy to try anything" % PATIENCE)
 
 
 class Fuzzer:
@@ -63,7 +80,7 @@ class Fuzzer:
 		return found
 
 	def run(self, command: Step, is_cached: bool) -> Trace:
-		"""What a command leaves; its files are removed again."""
+		"""Run a command; all that it leaves. Its files are removed again."""
 		before = self.look()
 		child = self.start(command, is_cached)
 		stdout, stderr = wait(child, is_cached)
@@ -75,7 +92,7 @@ class Fuzzer:
 		return Trace(child.returncode, stdout, stderr, made)
 
 	def disturb(self, command: Step, edits: Sequence[Callable[[Project], str]]) -> None:
-		"""Edits while a command runs, whose own result may then be either."""
+		"""Edit files while a command runs. Its own result is not compared."""
 		before = self.look()
 		child = self.start(command, True)
 		for _ in range(self.rng.randint(1, 3)):
@@ -87,25 +104,19 @@ class Fuzzer:
 				os.unlink(path)
 
 	def is_hit(self, command: Step) -> bool:
-		"""Whether the cache says that it has answered the last request for this output."""
-		done = subprocess.run(
-			[self.wafcc, "--explain", str(self.root / command.checkout / command.output)],
-			env={**self.environ, **self.ours},
-			stdout=subprocess.PIPE,
-			timeout=PATIENCE,
-			check=False,
-		)
-		return b": hit" in done.stdout
+		"""Tell whether the cache says that the last request for this output was a hit."""
+		output = str(self.root / command.checkout / command.output)
+		return ": hit" in run([self.wafcc, "--explain", output], env={**self.environ, **self.ours}).stdout
 
 	def is_seeded(self, command: Command) -> bool:
-		"""Its results differ by what the compiler draws by chance only: such numbers may come from the cache."""
+		"""Tell whether results differ only by random numbers of the compiler, which may come from the cache."""
 		seeded = command._replace(flags=[*command.flags, "-frandom-seed=1"])
 		one = self.run(seeded, False)
 		time.sleep(TICK)
 		return one == self.run(seeded, False)
 
 	def difference(self, command: Step) -> str:
-		"""What wafcc leaves that a plain run does not, nor another one."""
+		"""The difference between wafcc and two plain runs; empty if there is none."""
 		found = self.run(command, True)
 		if isinstance(command, Special) and command.is_new and self.is_hit(command):
 			return "it was a hit, and nothing like it was run before"
@@ -119,16 +130,16 @@ class Fuzzer:
 			return wrong
 		if isinstance(command, Command) and self.is_seeded(command):
 			return ""
-		# what is left differs from run to run, and so it must for wafcc
+		# plain runs differ from each other, and so must runs of wafcc
 		later = self.run(command, True)
 		return compare(found, later, later, (wanted, again))
 
 
 def compare(found: Trace, wanted: Trace, again: Trace, others: Sequence[Trace] = ()) -> str:
 	"""
-	What two runs have in common and `found` has not.
+	The first difference between `found` and two equal runs.
 
-	With `others`: what two runs through wafcc have in common, where plain runs differ from both and from each other.
+	With `others`, two runs of wafcc are wrong if they are equal while the plain runs all differ.
 	"""
 
 	def is_wrong(parts: Sequence[object], more: Sequence[object]) -> bool:
@@ -163,7 +174,7 @@ def fuzz(
 	tools: int = 0,
 	names: Sequence[str] = (COMPILES,),
 ) -> Optional[str]:
-	"""The first difference, with what led to it; nothing if there is none."""
+	"""The first difference with the steps that led to it; None if there is none."""
 	command: Optional[Command] = None
 	tool: Optional[Tool] = None
 	chosen: Step
@@ -195,7 +206,7 @@ def fuzz(
 
 
 def choose_edits(fuzzer: Fuzzer, is_tool: bool, kind: Optional[Kind]) -> Sequence[Callable[[Project], str]]:
-	"""Those that may go before a command: of a kind often its own."""
+	"""The edits that may come before a command; a kind often uses its own."""
 	if kind and kind.edits and fuzzer.rng.random() < 0.5:
 		return kind.edits
 	return TOOL_EDITS if is_tool else EDITS
@@ -204,7 +215,7 @@ def choose_edits(fuzzer: Fuzzer, is_tool: bool, kind: Optional[Kind]) -> Sequenc
 def try_out(
 	fuzzer: Fuzzer, step: int, command: Step, edits: Sequence[Callable[[Project], str]], history: List[str]
 ) -> Optional[str]:
-	"""A difference, with what led to it."""
+	"""A difference with the steps that led to it, or None."""
 	try:
 		if fuzzer.rng.random() < 0.05:
 			fuzzer.disturb(command, edits)

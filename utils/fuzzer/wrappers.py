@@ -5,7 +5,7 @@ from typing import Callable, List
 from .kind import Kind, Special, find_part, find_program, lines_of
 from .project import Project
 
-# each adds to the flags of the real one what it finds
+# each adds a flag that depends on something
 SHELL = (
 	'set -- -DFROM_VARIABLE="${ONE-none}" "$@"',
 	'[ -z "$UNRELATED" ] || set -- -Wno-unused "$@"',
@@ -32,7 +32,7 @@ PYTHON = (
 	'args.append("-DOPTIONAL=1") if os.path.exists("bin/optional") else None',
 )
 SHOW = "#ifdef %s\nstatic const %s __attribute__((used)) = %s;\n#endif\n"
-# what the shown macros do to a source: the header is given to each compile
+# a header that is included in each compile, so that these macros change the object
 SHOWN = "".join(
 	(
 		"#define TEXT(x) #x\n#define SHOW(x) TEXT(x)\n",

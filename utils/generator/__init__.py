@@ -1,5 +1,5 @@
 """
-What ``utils/genbench.py`` makes projects of, and how.
+The parts of ``utils/genbench.py``, which generates projects.
 
 A `Plan` says which files there are and which includes which; a `Project` is a plan with the text of every file;
 ``writing`` puts a project into a folder, and is the only module here with an effect.

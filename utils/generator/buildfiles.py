@@ -153,5 +153,4 @@ TEXTS: Dict[str, Callable[[Plan], str]] = {
 
 
 def build_file_texts(plan: Plan) -> Dict[str, str]:
-	"""The build files that a plan asks for, by path."""
 	return {BUILD_FILES[name]: TEXTS[name](plan) for name in plan.build_files}

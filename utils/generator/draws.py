@@ -19,7 +19,6 @@ class Draws:
 			self.state = self.next() ^ number
 
 	def next(self) -> int:
-		"""The next 64 bits."""
 		mask = self.MASK
 		self.state = (self.state + 0x9E3779B97F4A7C15) & mask
 		bits = self.state

@@ -9,7 +9,7 @@ from . import VERSION
 from .plan import Plan
 
 MARKER = "genbench.json"
-INCOMPLETE = MARKER + ".incomplete"  # the same, as long as not everything is there: renamed at the end
+INCOMPLETE = MARKER + ".incomplete"  # the marker until all files are there; then it is renamed
 
 
 def marker_text(plan: Plan) -> str:

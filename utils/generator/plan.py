@@ -11,7 +11,7 @@ WEIGHTS = ("light", "realistic", "heavy")
 SUFFIX = {"c": ".c", "c++": ".cpp"}
 BUILD_FILES = {"waf": "wscript", "cmake": "CMakeLists.txt", "ninja": "build.ninja", "make": "Makefile"}
 
-# What the build systems can take: `make` and Waf pass all objects of a library to `ar` in one command line.
+# Limits of the build systems: `make` and Waf pass all objects of a library to `ar` in one command line.
 MOST_LIBS = 10000
 MOST_CLASSES = 10000
 MOST_FILES = 1000000

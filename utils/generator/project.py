@@ -17,7 +17,6 @@ class Project(Plan):
 	"""
 
 	def count(self) -> int:
-		"""How many files `files` yields."""
 		return 2 * self.libs * self.classes + len(self.program_sources()) + len(self.build_files) + 2
 
 	def files(self) -> Iterator[Tuple[str, str]]:

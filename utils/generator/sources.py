@@ -25,7 +25,6 @@ def c_functions(plan: Plan) -> Tuple[str, ...]:
 
 
 def header_text(plan: Plan, unit: Class) -> str:
-	"""The header of one class."""
 	weight = MADE_OF.get((unit.language, plan.weight))
 	draws = Draws(plan.seed, unit.lib, unit.number, 1)
 	names = class_names(unit)
@@ -76,7 +75,6 @@ def with_c_linkage(functions: str) -> str:
 
 
 def source_text(plan: Plan, unit: Class) -> str:
-	"""The source of one class."""
 	draws = Draws(plan.seed, unit.lib, unit.number, 2)
 	internal, external = plan.includes(unit)
 	lines = include_lines(unit, internal, external)

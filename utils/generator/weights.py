@@ -1,5 +1,5 @@
 """
-What the files of each language and weight are made of: names of pieces, and how many of them are drawn.
+The pieces of the files of each language and weight: their names, and how many of them are drawn.
 
 The order of the names is part of what makes a tree: a draw is a place in it.
 """

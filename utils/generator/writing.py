@@ -60,7 +60,7 @@ def refuse_overwriting(root: str, found: Optional[str]) -> None:
 
 def remove_generated(root: str, found: str) -> None:
 	"""
-	Remove what genbench makes, by its names, whatever version made it; what builds and people left there stays.
+	Remove files with names that genbench writes, of any version. Files of builds and of people stay.
 
 	First of all the folder is marked as incomplete, which it is from then on, and stays so.
 	"""

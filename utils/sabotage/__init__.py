@@ -1,5 +1,5 @@
 """
-What ``utils/faults.py`` tries a build with.
+The parts of ``utils/faults.py``, which disturbs builds.
 
 A ``project`` is built by one of the ``builders`` in a ``scene`` of its own, while faults strike: those of ``signals``,
 ``disks``, ``files`` and ``circumstances``, which ``kinds`` lists. A ``trial`` orders the steps, and holds what comes of

@@ -30,11 +30,10 @@ class Builder(NamedTuple):
 
 	@property
 	def is_same_objects(self) -> bool:
-		"""Whether objects are those of a plain build; sources that are compiled together have others."""
+		"""Whether the objects equal those of a plain build. With unity they do not."""
 		return "unity" not in self.style
 
 	def variables(self, scene: Scene) -> Dict[str, str]:
-		"""What the build has in its environment besides."""
 		found = dict(self.settings)
 		if self.store == "own":
 			found["WAFCC_DIR"] = str(scene.store)
@@ -45,7 +44,7 @@ class Builder(NamedTuple):
 		return found
 
 	def prepare(self, scene: Scene, project: Project) -> None:
-		"""Write what the build reads besides the project's own files."""
+		"""Write the build files of ninja."""
 		if self.system == "ninja":
 			words = [] if self.style == "links" else scene.with_wrapper([scene.tools.wafcc])
 			linker = [*words, "run", "--"] if words and "WAFCC_FACTS" in self.settings else []
@@ -59,7 +58,7 @@ class Builder(NamedTuple):
 		return [sys.executable, str(scene.tools.script), *words]
 
 	def is_done(self, said: str) -> bool:
-		"""Whether a build that had nothing to do says so."""
+		"""Whether the output of a build says that it had nothing to do."""
 		if self.system == "ninja":
 			return "no work to do" in said
 		return "finished successfully" in said and "] " not in said
@@ -91,7 +90,7 @@ def choose_builder(rng: random.Random, systems: List[str]) -> Builder:
 
 
 class Configured:
-	"""What `configure` of Waf has left, by its tools: it is the same for every project with the same flags."""
+	"""The files that `configure` of Waf has left, by tools and project, so that it runs once for each."""
 
 	def __init__(self, folder: pathlib.Path) -> None:
 		self.folder = folder

@@ -1,4 +1,4 @@
-"""What programs run under: limits, system calls that are refused, the umask, another user, times of files."""
+"""Circumstances of programs: limits, refused system calls, the umask, another user, times of files."""
 
 import errno
 import os
@@ -6,12 +6,14 @@ import subprocess
 import tempfile
 from typing import List, Type
 
+from hunt import run
+
 from .fault import Fault, Stage
 from .scene import OTHER_USER
 
 
 class EngineHandicap(Fault):
-	"""The engine is started with something that it lacks, before anybody else starts one."""
+	"""The engine is started with a handicap, before the build would start it."""
 
 	group = "engine"
 	lasts = True
@@ -64,7 +66,7 @@ class LimitedEngine(EngineHandicap):
 
 
 class Handicapped(Fault):
-	"""wafcc has something that it lacks, and what it starts lacks it as well."""
+	"""wafcc and the programs that it starts have a handicap."""
 
 	group = "wafcc"
 	systems = ("ninja",)
@@ -76,13 +78,12 @@ class Handicapped(Fault):
 		words = self.words(stage)
 		stage.scene.wrapper = [stage.scene.tools.handicap, *words, "--"]
 		stage.note("wafcc is called with %s" % " ".join(words))
-		# whether a plain compiler would do its work so
+		# does a plain compiler work with this handicap?
 		source = stage.scene.tools.root / "try.c"
 		source.write_text("#include <stdio.h>\nint a;\n")
 		argv = [*stage.scene.wrapper, "gcc", "-c", str(source), "-o", str(source.with_suffix(".o"))]
 		environ = dict(stage.scene.clean_environ(), TMPDIR=tempfile.gettempdir())
-		done = subprocess.run(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
-		if done.returncode:
+		if run(argv, env=environ).returncode:
 			# a driver that cannot wait for its parts leaves what they write after its end
 			self.may_fail = self.may_leave_temporary = True
 			stage.note("of which a plain compile fails, too")

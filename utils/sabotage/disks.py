@@ -8,7 +8,7 @@ from .fault import Fault, Later, Stage
 
 
 def fill(folder: pathlib.Path, name: str = "filler") -> None:
-	"""Take all the room that there is."""
+	"""Fill a disk with a file."""
 	try:
 		with open(str(folder / name), "wb", buffering=0) as file:
 			for size in (1 << 16, 1 << 12, 1):
@@ -50,23 +50,21 @@ class FullDisk(Fault):
 	needs_root = True
 	strikes = 1
 	size = 0
+	place = ""
 	what = ""
 
-	def place(self, stage: Stage) -> pathlib.Path:
-		raise NotImplementedError
-
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.mount(self.place(stage), self.drawn or self.size)
+		stage.scene.mount(stage.folder(self.place), self.drawn or self.size)
 
 	def strike(self, stage: Stage, later: Later) -> bool:
-		fill(self.place(stage))
+		fill(stage.folder(self.place))
 		stage.note("%s is full" % self.what)
 		if self.may_fail:
-			later.append((self.rng.choice((0.1, 10.0)), lambda: empty(self.place(stage))))
+			later.append((self.rng.choice((0.1, 10.0)), lambda: empty(stage.folder(self.place))))
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		empty(self.place(stage))
+		empty(stage.folder(self.place))
 
 
 class FullStore(FullDisk):
@@ -74,10 +72,7 @@ class FullStore(FullDisk):
 	about = "the store's disk fills up while the build runs"
 	group = "store"
 	size = 8192
-	what = "the store's disk"
-
-	def place(self, stage: Stage) -> pathlib.Path:
-		return stage.builder.store_folder(stage.scene)
+	place, what = "store", "the store's disk"
 
 
 class ReadOnlyStore(FullStore):
@@ -86,12 +81,12 @@ class ReadOnlyStore(FullStore):
 
 	def strike(self, stage: Stage, later: Later) -> bool:
 		# which the system refuses while a file is open for writing
-		stage.scene.remount(self.place(stage), "ro")
+		stage.scene.remount(stage.folder(self.place), "ro")
 		stage.note("the store's disk is read-only, if the system takes that")
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		stage.scene.remount(self.place(stage), "rw")
+		stage.scene.remount(stage.folder(self.place), "rw")
 
 
 class FullRuntime(FullDisk):
@@ -99,10 +94,7 @@ class FullRuntime(FullDisk):
 	about = "the runtime folder's disk is full, from the beginning or at some moment"
 	group = "runtime"
 	choices = (4, 64, 1024)
-	what = "the runtime folder's disk"
-
-	def place(self, stage: Stage) -> pathlib.Path:
-		return stage.scene.runtime
+	place, what = "runtime", "the runtime folder's disk"
 
 	def prepare(self, stage: Stage) -> None:
 		super().prepare(stage)
@@ -118,10 +110,7 @@ class FullTemporary(FullDisk):
 	about = "TMPDIR is full for a part of the build"
 	may_fail = True
 	size = 1024
-	what = "TMPDIR"
-
-	def place(self, stage: Stage) -> pathlib.Path:
-		return stage.scene.temporary
+	place, what = "temporary", "TMPDIR"
 
 
 class FullOutputs(FullDisk):
@@ -129,10 +118,7 @@ class FullOutputs(FullDisk):
 	about = "the project's disk is full for a part of the build"
 	may_fail = True
 	size = 16384
-	what = "the project's disk"
-
-	def place(self, stage: Stage) -> pathlib.Path:
-		return stage.scene.project
+	place, what = "project", "the project's disk"
 
 
 KINDS: List[Type[Fault]] = [SmallStore, FullStore, ReadOnlyStore, FullRuntime, FullTemporary, FullOutputs]

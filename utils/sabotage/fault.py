@@ -1,5 +1,6 @@
-"""What a fault is: when it strikes, what it does, and what of the build's promises it takes away."""
+"""A fault: when it strikes, what it does, and which promises of a build it takes away."""
 
+import pathlib
 import random
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,12 +12,16 @@ Later = List[Tuple[float, Callable[[], None]]]
 
 
 class Stage(NamedTuple):
-	"""Where a fault strikes."""
+	"""The build that a fault disturbs."""
 
 	scene: Scene
 	builder: Builder
 	project: Project
-	note: Callable[[str], None]  # what was done, for the report
+	note: Callable[[str], None]  # adds a line to the report
+
+	def folder(self, name: str) -> pathlib.Path:
+		"""The folder of this name: the store, or one of the scene."""
+		return self.builder.store_folder(self.scene) if name == "store" else getattr(self.scene, name)
 
 
 class Fault:
@@ -31,18 +36,18 @@ class Fault:
 	needs_root = False
 	may_fail = False  # a plain build could fail of it as well; the next one must not
 	may_leave = False  # temporary files, as a plain compiler would
-	may_leave_temporary = False  # what was between the parts of a compiler that was killed with the engine
-	may_leave_links = False  # what is between the parts of a linker that is ended, which nobody of ours has started
+	may_leave_temporary = False  # files between the parts of a compiler that was killed with the engine
+	may_leave_links = False  # files between the parts of a linker that was ended and that the engine did not start
 	may_leave_beside = False  # outputs that are not whole, as ar does when it is ended
 	lasts = False  # beyond the build: then the cache need not work
 	wants_edit = False  # the files must be edited before
 	wants_outputs_gone = False  # with ninja, which goes by times
 	breaks = False  # a source cannot be compiled
 	group = ""  # only one of a group takes part in a trial
-	umask: Optional[int] = None  # what the build has
+	umask: Optional[int] = None  # of the build
 	systems: Sequence[str] = ("ninja", "waf")
 	strikes = 0  # so often while the build runs
-	choices: Sequence[Any] = ()  # of which one is drawn
+	choices: Sequence[Any] = ()  # one of them is drawn
 
 	def __init__(self, rng: random.Random) -> None:
 		self.rng = rng
@@ -61,11 +66,11 @@ class Fault:
 		"""Right before the build that is disturbed."""
 
 	def strike(self, stage: Stage, later: Later) -> bool:
-		"""While the build runs; whether it could be done, or is to be tried again in a moment."""
+		"""While the build runs; False if it must be tried again in a moment."""
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		"""After the build: what has become worse gets well again, as far as users would see to that."""
+		"""After the build: undo the harm that users would undo."""
 
 	def end(self, stage: Stage) -> None:
-		"""After everything: what would keep processes from ending is undone."""
+		"""After everything: undo what would keep processes from ending."""

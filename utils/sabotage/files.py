@@ -30,7 +30,7 @@ def remove(path: pathlib.Path) -> None:
 
 
 def damage(path: pathlib.Path, way: str, rng: random.Random) -> None:
-	"""Do something to a file."""
+	"""Damage a file in one of the ``WAYS``."""
 	is_file = stat.S_ISREG(os.lstat(str(path)).st_mode)
 	if way in ("truncate", "scribble", "extend") and not is_file:
 		return
@@ -77,14 +77,12 @@ class Intrusion(Fault):
 
 	ways: Sequence[str] = ()
 	times: Sequence[int] = ()
+	place = ""
 
 	def __init__(self, rng: random.Random) -> None:
 		self.strikes = rng.choice(self.times)
 		super().__init__(rng)
 		self.way = rng.choice(self.ways)
-
-	def folder(self, stage: Stage) -> pathlib.Path:
-		raise NotImplementedError
 
 	def begin(self, stage: Stage) -> None:
 		if not self.strikes:
@@ -112,7 +110,7 @@ class Damage(Intrusion):
 		return True
 
 	def act(self, stage: Stage) -> bool:
-		files = [path for path in all_files(self.folder(stage)) if self.may(path)]
+		files = [path for path in all_files(stage.folder(self.place)) if self.may(path)]
 		chosen = [path for path in files if self.rng.random() < self.share]
 		for path in chosen:
 			try:
@@ -127,7 +125,7 @@ class Damage(Intrusion):
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		"""Nothing of ours removes a folder that it has not made: whoever has put it there has to."""
+		"""Remove folders that we have put in the place of files. Our programs do not remove them."""
 		for path in self.damaged:
 			if path.is_dir() and not path.is_symlink():
 				remove(path)
@@ -136,9 +134,7 @@ class Damage(Intrusion):
 class DamagedStore(Damage):
 	name = "store-damaged"
 	about = "files of the store cut, overwritten, removed, or made pipes, folders, links"
-
-	def folder(self, stage: Stage) -> pathlib.Path:
-		return stage.builder.store_folder(stage.scene)
+	place = "store"
 
 
 class StoreClock(DamagedStore):
@@ -150,14 +146,11 @@ class StoreClock(DamagedStore):
 class DamagedRuntime(Damage):
 	name = "runtime-damaged"
 	about = "files of the runtime folder cut, overwritten, removed, or made pipes, folders, links"
-	group = "runtime"
+	group = place = "runtime"
 
 	def may(self, path: pathlib.Path) -> bool:
-		"""Who writes into a library that programs have in their memory ends these, whosever library that is."""
+		"""A library that programs have mapped is not written into, because that ends any program."""
 		return not (path.name.endswith(".so") and self.way in ("truncate", "scribble"))
-
-	def folder(self, stage: Stage) -> pathlib.Path:
-		return stage.scene.runtime
 
 
 class GoneSocket(Damage):
@@ -187,7 +180,7 @@ class GoneFolder(Intrusion):
 	times = (0, 1, 1)
 
 	def act(self, stage: Stage) -> bool:
-		folder = self.folder(stage)
+		folder = stage.folder(self.place)
 		if not folder.is_dir():
 			return False
 		owner = folder.stat()
@@ -213,7 +206,7 @@ class GoneFolder(Intrusion):
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		folder = self.folder(stage)
+		folder = stage.folder(self.place)
 		if not folder.is_dir() or folder.is_symlink():
 			remove(folder)
 		elif self.way == "unwritable":
@@ -221,7 +214,7 @@ class GoneFolder(Intrusion):
 
 
 def ignore_odd(folder: str, names: List[str]) -> List[str]:
-	"""What cannot be copied."""
+	"""The names of files that cannot be copied."""
 	return [name for name in names if stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) not in COPIED]
 
 
@@ -231,19 +224,13 @@ COPIED = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 class GoneStore(GoneFolder):
 	name = "store-gone"
 	about = "the whole store removed, renamed, made anew, or something else in its place"
-	group = "store"
-
-	def folder(self, stage: Stage) -> pathlib.Path:
-		return stage.builder.store_folder(stage.scene)
+	group = place = "store"
 
 
 class GoneRuntime(GoneFolder):
 	name = "runtime-gone"
 	about = "the runtime folder removed, renamed, made anew, or something else in its place"
-	group = "runtime"
-
-	def folder(self, stage: Stage) -> pathlib.Path:
-		return stage.scene.runtime
+	group = place = "runtime"
 
 
 class OlderIndex(Fault):

@@ -15,7 +15,7 @@ KINDS: Dict[str, Type[Fault]] = {
 
 
 def find_kinds(names: Sequence[str], is_root: bool) -> List[str]:
-	"""Those that were asked for, by their names or by how these begin; all that can be had if none was."""
+	"""The kinds with these names or beginnings of names; without names, all that are possible here."""
 	chosen = []
 	for name in names:
 		found = [kind for kind in KINDS if kind == name] or [kind for kind in KINDS if kind.startswith(name)]

@@ -42,7 +42,7 @@ def list_processes(runtime: pathlib.Path, is_nested: bool = False) -> Dict[int, 
 
 
 def wait_until_gone(runtime: pathlib.Path, seconds: float = 10, is_nested: bool = False) -> Dict[int, str]:
-	"""Wait for the end of a runtime folder's processes; what is left when the time is up."""
+	"""Wait for the end of a runtime folder's processes; those that are left when the time is up."""
 	deadline = time.monotonic() + seconds
 	while True:
 		left = list_processes(runtime, is_nested)
@@ -52,7 +52,7 @@ def wait_until_gone(runtime: pathlib.Path, seconds: float = 10, is_nested: bool 
 
 
 def look_at(pids: Dict[int, str]) -> List[Process]:
-	"""Those of some processes that have not ended, the oldest first."""
+	"""The processes that have not ended, the oldest first."""
 	found = []
 	for pid, command in sorted(pids.items()):
 		status = status_of(pid)
@@ -66,7 +66,7 @@ def look_at(pids: Dict[int, str]) -> List[Process]:
 
 
 def describe(pids: Dict[int, str]) -> List[str]:
-	"""What each process does at this moment: its state, where in the kernel it waits, and its descriptors."""
+	"""Describe each process: its state, where in the kernel it waits, and its descriptors."""
 	lines = []
 	for one in look_at(pids):
 		folder = pathlib.Path("/proc/%d" % one.pid)

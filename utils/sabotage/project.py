@@ -1,7 +1,7 @@
 """
 A small project in C and C++, with generated headers, an archive and a program: its files in each state.
 
-Knows nothing of how it is built with the cache, nor of faults. The same seed gives the same files.
+It knows nothing of caches and faults. The same seed gives the same files.
 """
 
 import os
@@ -68,7 +68,7 @@ build out/table.h: sort table.in
 
 
 class State(NamedTuple):
-	"""What has happened to the files of a project so far."""
+	"""The edits of a project so far."""
 
 	edits: Tuple[int, ...] = ()
 	is_broken: bool = False
@@ -155,7 +155,7 @@ class Project:
 		return "".join(lines)
 
 	def write(self, folder: pathlib.Path, state: State) -> List[pathlib.Path]:
-		"""Bring the files into a state; those that were changed."""
+		"""Bring the files into a state; the files that were changed."""
 		changed = []
 		for name, text in self.files(state).items():
 			path = folder / name
@@ -167,7 +167,7 @@ class Project:
 
 
 def remove_outputs(folder: pathlib.Path) -> None:
-	"""Remove all that a build has made; what `configure` of Waf has found out stays."""
+	"""Remove all files of a build, except those of Waf's `configure`."""
 	for path in (folder / OUT).glob("*"):
 		if path.name in ("c4che", "config.log") or path.name.startswith(".lock-waf"):
 			continue

@@ -1,4 +1,4 @@
-"""Plain builds, and how what a trial has made is held against them."""
+"""Plain builds, and the comparison of trials with them."""
 
 import hashlib
 import os
@@ -7,13 +7,13 @@ import stat
 import subprocess
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from hunt import Mistake
+from hunt import Mistake, run
 
 from .builders import Builder
 from .project import OUT, Project, State, remove_outputs
 from .scene import Scene
 
-# what the build systems keep for themselves
+# files of the build systems themselves
 KEPT = (".ninja_log", ".ninja_deps", ".ninja_lock", "config.log", ".unity-plans", ".unity-facts")
 PATIENCE = 120  # seconds for a plain build, which nothing disturbs
 PREFIXES = (".wafpickle", ".lock-waf", ".large-", "unity-", ".unity")
@@ -24,7 +24,7 @@ Made = Dict[str, Tuple[str, int]]
 
 
 class Reference(NamedTuple):
-	"""What a plain build of one state leaves."""
+	"""The results of a plain build of one state."""
 
 	status: int
 	files: Made  # by path below the build folder: digest and mode
@@ -54,17 +54,8 @@ class References:
 			commands.insert(0, builder.argv(scene, True, "configure"))
 		said = ""
 		for argv in commands:
-			done = subprocess.run(
-				argv,
-				cwd=str(scene.project),
-				env=scene.clean_environ(),
-				stdin=subprocess.DEVNULL,
-				stdout=subprocess.PIPE,
-				stderr=subprocess.STDOUT,
-				timeout=PATIENCE,
-				check=False,
-			)
-			said = done.stdout.decode(errors="replace")
+			done = run(argv, scene.project, scene.clean_environ(), PATIENCE)
+			said = done.stdout
 		if bool(done.returncode) != state.is_broken:
 			raise Mistake("a plain build ended with status %d:\n%s" % (done.returncode, said))
 		found = Reference(done.returncode, look(scene.project), run_program(scene), complaint_of(said))
@@ -80,7 +71,6 @@ def complaint_of(said: str) -> str:
 
 
 def look(folder: pathlib.Path) -> Made:
-	"""The files that a build has made: digest and mode."""
 	found: Made = {}
 	for base, folders, names in os.walk(str(folder / OUT)):
 		if "c4che" in folders:
@@ -102,14 +92,14 @@ def look(folder: pathlib.Path) -> Made:
 def run_program(scene: Scene) -> str:
 	program = scene.project / OUT / "prog"
 	try:
-		done = subprocess.run([str(program)], stdout=subprocess.PIPE, timeout=PATIENCE, check=False)
+		done = run([str(program)])
 	except (OSError, subprocess.TimeoutExpired):
 		return ""
-	return "%d %s" % (done.returncode, done.stdout.decode(errors="replace").strip())
+	return "%d %s" % (done.returncode, done.stdout.strip())
 
 
 def compare(scene: Scene, builder: Builder, wanted: Reference, umask: Optional[int]) -> List[str]:
-	"""In what the files of a build differ from those of a plain one."""
+	"""The differences between the files of a build and those of a plain one."""
 	troubles = []
 	said = run_program(scene)
 	is_executable = umask is None or not umask & 0o100

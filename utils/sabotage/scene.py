@@ -14,21 +14,21 @@ import sys
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from hunt import Mistake
+from hunt import Mistake, run
 
 from .processes import Process, describe, kill, list_processes, look_at, wait_until_gone
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CLONE_NEWNS = 0x20000
-LEAVE = 4  # seconds after which what nobody needs ends by itself
+LEAVE = 4  # seconds after which idle daemons of ours end
 ORPHANS = 12.0  # seconds that processes of ours have to end; more than LEAVE, as not all can be reached
 ANSWER = 20.0  # seconds that `wafd stop` and its like may take
-OTHER_USER = 50000  # none has this number, so that what counts per user counts ours alone
+OTHER_USER = 50000  # no real user has this number, so limits per user count our processes alone
 WAF = "from waflib_extras import launcher\nlauncher.main()\n"
 BETWEEN_LINKERS = re.compile(r"/cc\w{6}\.(cdtor\.[co]|res|ld|le)$")
 
-# that the system may refuse; the order is part of what a seed draws
+# calls that the system may refuse; seeds depend on their order
 CALLS = """
 access accept4 bind capget chmod clock_gettime clone clone3 close_range connect copy_file_range dup3 epoll_create1
 epoll_ctl epoll_pwait epoll_wait eventfd2 execveat faccessat faccessat2 fadvise64 fallocate fchdir fchmod fchmodat
@@ -50,7 +50,7 @@ class Tools:
 
 	def __init__(self, root: pathlib.Path, wafd: str, wafcc: str) -> None:
 		self.root = root
-		# copies: nobody builds others while we run, and other users can reach them
+		# copies, which no build replaces meanwhile, and which other users can reach
 		root.chmod(0o755)
 		programs = root / "bin"
 		programs.mkdir()
@@ -67,27 +67,27 @@ class Tools:
 		self.script.write_text(WAF)
 		self.is_root = os.geteuid() == 0 and own_mounts()
 		question = [self.handicap, "--user", str(OTHER_USER), "--", sys.executable, "-c", "import waflib"]
-		self.is_python_for_all = self.is_root and not subprocess.run(question, stderr=subprocess.DEVNULL).returncode
+		self.is_python_for_all = self.is_root and not run(question).returncode
 
 	def make_handicap(self) -> List[str]:
 		"""Compile what lays limits on programs; the calls that it can refuse, as a processor may lack some."""
 		asked = ["gcc", "-dM", "-E", "-include", "sys/syscall.h", "-xc", os.devnull]
-		known = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+		known = run(asked).stdout
 		calls = [name for name in CALLS.split() if "#define SYS_%s " % name in known]
 		(self.root / "calls.h").write_text("".join('{"%s", SYS_%s},\n' % (name, name) for name in calls))
 		argv = ["gcc", "-O1", "-I%s" % self.root, "-o", self.handicap, str(HERE / "handicap.c")]
-		done = subprocess.run(argv, capture_output=True, text=True, check=False)
+		done = run(argv)
 		if done.returncode:
-			raise Mistake("gcc does not compile handicap.c: %s" % done.stderr.strip())
+			raise Mistake("gcc does not compile handicap.c: %s" % done.stdout.strip())
 		return calls
 
 
 def own_mounts() -> bool:
-	"""Have mounts of our own, which end with us and are seen by nobody else; tell whether the system lets us."""
+	"""Enter a mount namespace of our own; tell whether that is possible."""
 	try:
 		if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
 			return False
-		return not subprocess.run(["mount", "--make-rprivate", "/"], stderr=subprocess.DEVNULL, check=False).returncode
+		return not run(["mount", "--make-rprivate", "/"]).returncode
 	except (AttributeError, OSError):
 		return False
 
@@ -117,7 +117,6 @@ class Scene:
 			path.mkdir(mode=0o700)
 
 	def clean_environ(self) -> Dict[str, str]:
-		"""What a plain build has."""
 		return {
 			"PATH": os.environ.get("PATH", os.defpath),
 			"HOME": str(self.home),
@@ -141,7 +140,7 @@ class Scene:
 		}
 
 	def give_away(self) -> None:
-		"""Let all of it belong to the user whom a fault asks for, who runs everything from now on."""
+		"""Give the folder to the user that a fault asks for, who runs everything from now on."""
 		if self.wants_user is None:
 			return
 		user = self.wants_user
@@ -160,7 +159,7 @@ class Scene:
 		return [*self.wrapper, *argv]
 
 	def start(self, argv: List[str], environ: Dict[str, str], log: pathlib.Path) -> "subprocess.Popen[bytes]":
-		"""A build in a session of its own; what it says goes into a file, so that no pipe has to be waited for."""
+		"""Start a build in a session of its own. Its output goes into a file, so that we wait for no pipe."""
 		with open(str(log), "wb") as file:
 			return subprocess.Popen(
 				argv,
@@ -201,7 +200,7 @@ class Scene:
 		return [self.runtime, *(path for path in self.runtime.glob("[0-9a-f]" * 16) if path.is_dir())]
 
 	def stop_engines(self) -> List[str]:
-		"""End what runs, as users would; what then is left is a trouble."""
+		"""End the engines as users do; processes that are left are a trouble."""
 		if self.processes():
 			if "resident" in self.variables.get("TRIAL_TOOLS", ""):
 				self.ask(sys.executable, str(self.tools.script), "--resident-stop-all")
@@ -227,17 +226,16 @@ class Scene:
 		self.mounts.append(path)
 
 	def remount(self, path: pathlib.Path, options: str) -> None:
-		subprocess.run(["mount", "-o", "remount,%s" % options, str(path)], check=False, stderr=subprocess.DEVNULL)
+		run(["mount", "-o", "remount,%s" % options, str(path)])
 
 	def unmount(self) -> None:
 		for path in reversed(self.mounts):
-			subprocess.run(["umount", "-l", str(path)], check=False, stderr=subprocess.DEVNULL)
+			run(["umount", "-l", str(path)])
 		self.mounts = []
 
 	# ---- the end
 
 	def strays(self, may_leave_links: bool) -> List[str]:
-		"""Files where none should be."""
 		known = {"project", "tmp", "run", "store", "home", "cache", "aside"}
 		found = [str(path) for path in self.folder.iterdir() if path.name not in known]
 		found += [str(path) for folder in (self.temporary, self.home) for path in folder.rglob("*")]

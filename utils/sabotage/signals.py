@@ -44,7 +44,7 @@ def find_wafcc(stage: Stage) -> List[Process]:
 
 
 def find_compiler(stage: Stage) -> List[Process]:
-	"""What compiles: neither build system nor ours. Some are parked, which looks the same and is as good."""
+	"""Processes that are neither build systems nor ours, so compilers and their parts, perhaps parked."""
 	return [one for one in stage.scene.processes() if not one.program.startswith(PROGRAMS)]
 
 
@@ -151,7 +151,7 @@ def make_kinds() -> List[Type[Fault]]:
 	for target, names in wanted.items():
 		for verb in names.split():
 			told, number, is_continued = verbs[verb]
-			# what a build waits for itself fails a plain build as well
+			# a plain build fails, too, if a process ends that it waits for
 			is_own = target in ("wafcc", "compiler") and verb != "pause"
 			facts = {
 				"name": "%s-%s" % (verb, target),

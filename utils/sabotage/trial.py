@@ -28,11 +28,11 @@ EDITS = 4
 HANG = 2.0  # times the patience, after which a build hangs
 LATE = 3.0  # seconds after which a fault strikes, however little is made
 WITHOUT_ENGINE = "ran without the engine"
-HEALED = 4  # builds of which one must come from the cache alone, when all that cannot be reached has left
+HEALED = 4  # one of these builds must come from the cache alone, after unreachable engines have left
 
 
 class Shop(NamedTuple):
-	"""What all trials share."""
+	"""Shared by all trials."""
 
 	tools: Tools
 	references: References
@@ -43,7 +43,7 @@ class Shop(NamedTuple):
 
 
 class Result(NamedTuple):
-	"""What came of a trial."""
+	"""The result of a trial."""
 
 	number: int
 	builder: str
@@ -56,7 +56,7 @@ class Result(NamedTuple):
 
 
 class Built(NamedTuple):
-	"""What came of a build."""
+	"""The result of a build."""
 
 	status: int
 	said: str
@@ -142,7 +142,7 @@ class Trial:
 	# ---- steps
 
 	def lay_out(self) -> Reference:
-		"""Everything before the first build; what a plain build of the last state leaves."""
+		"""Prepare everything for the first build; the reference for the last state."""
 		for fault in self.faults:
 			fault.prepare(self.stage)
 		wanted = self.shop.references.find(self.scene, self.builder, self.project, self.state)
@@ -164,7 +164,7 @@ class Trial:
 			fault.lay(self.stage)
 
 	def build_before(self) -> bool:
-		"""What fills the store; then it is edited, or all outputs are removed. Whether that went well."""
+		"""Fill the store by a build, then edit sources or remove all outputs. Tell whether that went well."""
 		built = self.run_build("build", [])
 		if bool(built.status) != self.state.is_broken and not self.may_fail():
 			self.trouble("the build before ended with status %d:\n%s" % (built.status, built.said[-2000:]))
@@ -200,7 +200,7 @@ class Trial:
 			self.check(built, wanted, "the build, run again,")
 
 	def build_after(self, wanted: Reference) -> None:
-		"""Once more: nothing is to be done, and the cache works again."""
+		"""Check that the next build has nothing to do, and that the cache works again."""
 		if self.state.is_broken:
 			return
 		built = self.run_build("build", [])
@@ -215,12 +215,12 @@ class Trial:
 			self.heal(wanted)
 
 	def has_outputs_of_the_future(self) -> bool:
-		"""Newer than whatever is made of them, so that a plain ninja would never be done either."""
+		"""Whether outputs are newer than files made of them. Then plain ninja would never be done, either."""
 		is_of_store = "store-times" in self.kinds and "WAFCC_HARDLINK" in self.builder.settings
 		return is_of_store or "times-future" in self.kinds
 
 	def build_nothing(self) -> None:
-		"""What ran without the engine, or while it had no store, runs once more: nobody knows what it depends on."""
+		"""Build until nothing is to be done. Commands without recorded facts run once more."""
 		deadline = time.monotonic() + 2 * LEAVE
 		refusals = 0
 		while True:
@@ -264,13 +264,12 @@ class Trial:
 		return any(fault.may_leave for fault in self.faults)
 
 	def commands(self) -> Dict[int, str]:
-		"""What still runs for a build: neither engines nor what is parked."""
+		"""Processes that still run for a build, without engines and parked programs."""
 		told = list_processes(self.scene.runtime, True)
 		found = [one for one in self.scene.processes() if one.program in ("wafcc", "ninja")]
 		return {one.pid: told[one.pid] for one in found if one.pid in told}
 
 	def count(self) -> Dict[str, int]:
-		"""What the cache has counted."""
 		# as the build calls it: the engine that it may start has what its callers have
 		_, said = self.scene.ask(*self.scene.with_wrapper([self.shop.tools.wafcc, "--show-stats", "--json"]))
 		try:
@@ -299,7 +298,6 @@ class Trial:
 			self.trouble("%s took %.1f s" % (what, built.seconds))
 
 	def run_build(self, command: str, faults: Sequence[Fault]) -> Built:
-		"""A build, with faults that strike while it runs."""
 		began = time.monotonic()
 		argv = self.scene.with_handicap(self.builder.argv(self.scene, False, command))
 		child = self.scene.start(argv, self.scene.environ(), self.log)
@@ -337,7 +335,7 @@ class Strikes:
 		self.due: List[Callable[[], None]] = []
 
 	def go(self) -> None:
-		"""Do what it is time for."""
+		"""Let faults strike that are due."""
 		now = time.monotonic() - self.began
 		if self.waiting:
 			share = count_objects(self.stage.scene.project) / self.outputs
@@ -359,7 +357,7 @@ class Strikes:
 				self.later += [(time.monotonic() - self.began + after, act) for after, act in later]
 
 	def finish(self) -> None:
-		"""The build is over: what was for a while only ends now."""
+		"""Undo temporary faults, because the build is over."""
 		for _, act in self.later:
 			act()
 		self.later = []

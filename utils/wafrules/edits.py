@@ -23,7 +23,7 @@ class Project:
 		self.rules: List[plan.Rule] = []
 
 	def prepare(self) -> None:
-		"""Write a new project; nothing was there."""
+		"""Write a new project into an empty folder."""
 		rng = self.rng
 		self.rules = plan.choose_rules(rng)
 		for name in plan.FOLDERS:
@@ -52,11 +52,10 @@ class Project:
 		(self.folder / name).write_text(text)
 
 	def path(self) -> pathlib.Path:
-		"""Where a file may be."""
 		return self.folder / self.rng.choice(plan.FOLDERS) / self.rng.choice(plan.NAMES)
 
 	def file(self) -> pathlib.Path:
-		"""A file that is there, one that tasks look at."""
+		"""An existing file that tasks look at."""
 		known = [path for folder in plan.FOLDERS for path in sorted((self.folder / folder).iterdir()) if is_plain(path)]
 		others = [self.folder / name for name in ("base.txt", "inc/h.h", *plan.SCRIPTS)]
 		return self.rng.choice(known * 3 + others)
@@ -89,7 +88,7 @@ def vary(project: Project, content: bytes) -> bytes:
 
 
 def change_unseen(project: Project) -> str:
-	"""At the same size and time, in place or by a rename."""
+	"""Change a file at the same size and time, in place or by a rename."""
 	path = project.file()
 	if path.name.endswith(".sh"):
 		return ""
@@ -187,7 +186,6 @@ def remove(project: Project) -> str:
 
 
 def move(project: Project) -> str:
-	"""With inode and times, over another."""
 	one, other = project.path(), project.path()
 	if one == other or not is_plain(one) or other.is_dir():
 		return ""
@@ -207,7 +205,6 @@ def swap(project: Project) -> str:
 
 
 def link_hard(project: Project) -> str:
-	"""In place of a file, another name of one."""
 	one, other = project.path(), project.path()
 	if one == other or not is_plain(one) or other.is_dir():
 		return ""

@@ -16,7 +16,7 @@ SOURCES = ("c0.c", "c1.c", "c2.c")
 VARIABLES = ("FUZZ_A", "FUZZ_B")
 STATICS = ("aaaa", "bbbb", "cccc")
 
-# what a rule or a script does: {f} and {g} are files, {d} is a folder, {l} a link, {v} a variable, {t} a file to write
+# commands of rules and scripts: {f} and {g} are files, {d} a folder, {l} a link, {v} a variable, {t} a file to write
 LOOKS = (
 	"cat {f}",
 	"cat {f} {g} | tr a-m n-z",

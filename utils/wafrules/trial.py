@@ -1,5 +1,5 @@
 """
-One project after the other: edited, built with our tools, and compared with what stock Waf makes of it from nothing.
+Edits one project after the other, builds it with our tools, and compares it with a build from nothing by stock Waf.
 """
 
 import os
@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from typing import Callable, Dict, List, Optional
+
+from hunt import run
 
 from . import edits, plan
 
@@ -70,21 +72,12 @@ class Yard:
 			environ["FUZZ_TOOLS"] = tools
 		else:
 			environ["WAF_NO_PREFORK"] = "1"
-		done = subprocess.run(
-			[sys.executable, str(self.launcher), *args],
-			cwd=folder,
-			env=environ,
-			stdin=subprocess.DEVNULL,
-			stdout=subprocess.PIPE,
-			stderr=subprocess.STDOUT,
-			timeout=PATIENCE,
-			check=False,
-		)
+		done = run([sys.executable, str(self.launcher), *args], folder, environ, PATIENCE)
 		if done.returncode:
-			raise Failed("%s with %s\n%s" % (" ".join(args), tools or "no tools", done.stdout.decode(errors="replace")))
+			raise Failed("%s with %s\n%s" % (" ".join(args), tools or "no tools", done.stdout))
 
 	def step(self) -> Optional[str]:
-		"""One edit and what came of it: the difference, if there is one."""
+		"""One edit and a build; the difference, if there is one."""
 		edit = self.rng.choice(edits.EDITS)
 		self.history.append("%s: %s" % (edit.__name__, edit(self.project) or "-"))
 		tools, more = self.choose_tools(), {}
@@ -110,7 +103,7 @@ class Yard:
 		return " ".join(["prefork", "wafcc", *(tool for tool in TOOLS if self.rng.random() < 0.4)])
 
 	def build_anew(self) -> Dict[str, bytes]:
-		"""By stock Waf: nothing but its configuration is there."""
+		"""Build with stock Waf from nothing but its configuration; the results."""
 		plain = self.root / "plain" / "project"
 		lock = next(plain.glob(".lock-waf*"))
 		kept = lock.read_bytes(), lock.name
@@ -126,23 +119,15 @@ class Yard:
 
 	def end(self) -> None:
 		"""Leave no process behind."""
-		words = [sys.executable, str(self.launcher), "--resident-stop-all"]
-		subprocess.run(words, env=self.environ, stdout=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+		run([sys.executable, str(self.launcher), "--resident-stop-all"], env=self.environ, seconds=PATIENCE)
 		self.stop()
 
 	def stop(self) -> None:
-		subprocess.run(
-			[self.wafd, "stop", "--now"],
-			env=self.environ,
-			stdout=subprocess.DEVNULL,
-			stderr=subprocess.DEVNULL,
-			timeout=PATIENCE,
-			check=False,
-		)
+		run([self.wafd, "stop", "--now"], env=self.environ, seconds=PATIENCE)
 
 
 def look(project: edits.Project, folder: pathlib.Path) -> Dict[str, bytes]:
-	"""What rules have made, and what the program says."""
+	"""The outputs of rules, and the output of the program."""
 	found = {rule.target: (folder / "build" / rule.target).read_bytes() for rule in project.rules}
 	argv = [str(folder / "build" / "app")]
 	found["app"] = subprocess.run(argv, stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout
@@ -150,7 +135,7 @@ def look(project: edits.Project, folder: pathlib.Path) -> Dict[str, bytes]:
 
 
 def fuzz(yard: Yard, steps: int, each: int, say: Callable[[int, int], None]) -> Optional[str]:
-	"""The first difference, with what led to it; nothing if there is none. Each project has so many edits."""
+	"""The first difference with the steps that led to it, or None. Each project gets ``each`` edits."""
 	for step in range(steps):
 		try:
 			if step % each == 0:

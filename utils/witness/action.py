@@ -25,7 +25,7 @@ LIBRARIES = [
 ]
 LINKS = ["link", "dirlink", "deep", "dangling", "loop", "a.txt", "absent", "dirlink/../link", "@/yard/link", "dir/up"]
 
-# what is drawn for each argument; @ is the folder that the programs have to themselves
+# the values of each argument; @ is the folder of the programs
 ARGUMENTS: Dict[str, List[List[str]]] = {
 	"NONE": [],
 	"FILE": [FILES],

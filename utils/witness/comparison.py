@@ -1,5 +1,5 @@
 """
-What strace saw, held against what was noted: everything is noted, or the command is blind.
+Compares the trace of strace with the notes: everything is noted, or the command is blind.
 
 Two names are the same if the texts are, from folders that are the same.
 """
@@ -39,7 +39,7 @@ class Miss(NamedTuple):
 
 
 def tidy(path: str) -> str:
-	"""Without what the kernel passes over: but .. may lead anywhere."""
+	"""A path without empty parts and dots. Parents (..) stay, because links may change their meaning."""
 	parts = [part for part in path.split("/") if part not in ("", ".")]
 	return "/" + "/".join(parts)
 
@@ -64,7 +64,7 @@ def walk(path: str, found: Set[str], depth: int = 0) -> None:
 
 
 class Known:
-	"""What was noted, by name."""
+	"""The notes, by name."""
 
 	def __init__(self, observation: Observation, exceptions: List[str]) -> None:
 		self.exceptions, self.own = exceptions, observation.own
@@ -99,7 +99,7 @@ class Known:
 		whole = path if path.startswith("/") else "%s/%s" % (base, path)
 		if kind == "resolve":
 			walk(whole, self.resolved)
-			# what this led to for the process, which is gone
+			# the process is gone, so its link is resolved here
 			walk(re.sub("^/proc/self/cwd", base or "", whole), self.resolved)
 		elif kind == "load":
 			self.libraries.add(os.path.basename(path))
@@ -145,7 +145,7 @@ def serves(access: Access, seen: Seen) -> bool:
 
 
 def compare(observation: Observation, folder: str, exceptions: List[str]) -> List[Miss]:
-	"""What was not noted of a command that is taken for one that was observed; nothing if it is blind."""
+	"""The accesses that were not noted; none of a blind command, which is not cached."""
 	if observation.blind:
 		return []
 	seen, begun = read_trace(observation.trace, folder)
@@ -159,7 +159,7 @@ def compare(observation: Observation, folder: str, exceptions: List[str]) -> Lis
 
 
 def list_search_folders(seen: List[Seen], known: Known) -> Set[str]:
-	"""Where the loader has looked for libraries in vain; it looks whether there is such a folder, too."""
+	"""The folders in which the loader has looked for libraries in vain. It also checks whether these exist."""
 	files = [tidy(one.path) for one in seen if not one.is_found and os.path.basename(one.path) in known.libraries]
 	return {os.path.dirname(path) for path in files}
 

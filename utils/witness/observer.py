@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from hunt import Mistake
 
-# beside calls with paths: who lists, in which folder a process is, what its descriptors lead to, who is whose child
+# beside calls with paths: lists of folders, changes of the current folder, descriptors, children
 CALLS = """
 	%file getdents getdents64 fchdir fork vfork clone clone3 unshare dup dup2 dup3
 	fcntl memfd_create inotify_add_watch fanotify_mark connect bind open_by_handle_at
@@ -30,9 +30,9 @@ class Access(NamedTuple):
 
 
 class Observation(NamedTuple):
-	"""What a command noted, and what strace saw of it."""
+	"""The notes of a command, and its trace by strace."""
 
-	status: Optional[int]  # none of one that took too long
+	status: Optional[int]  # None if it took too long
 	accesses: List[Access]
 	blind: List[str]
 	trace: str

@@ -1,5 +1,5 @@
 """
-Random programs: which actions, in which programs that start each other. Pure: the same draws make the same program.
+Random programs that start each other, and their actions. Pure: the same seed makes the same program.
 """
 
 import random
@@ -93,7 +93,6 @@ class Node(NamedTuple):
 		return "%s(%s)" % (self.flavour.name, ", ".join(steps))
 
 	def tell(self, indent: str = "") -> str:
-		"""For people."""
 		lines = [indent + self.flavour.name]
 		for step in self.steps:
 			words = [step.action, *step.arguments, *([step.environment] if step.child else [])]

@@ -12,7 +12,7 @@ class Call(NamedTuple):
 	"""How a program is started, with @ for the folder."""
 
 	path: str
-	number: str  # none for a script
+	number: str  # empty for a script
 
 	@property
 	def words(self) -> List[str]:
@@ -20,17 +20,17 @@ class Call(NamedTuple):
 
 
 class Text(NamedTuple):
-	"""What a batch of programs is made of."""
+	"""The sources of a batch of programs."""
 
 	libc: str
-	own: str  # the same, by instructions of its own
+	own: str  # with system calls by its own instructions
 	bare: str
 	scripts: Dict[str, Tuple[str, int]]  # name below the yard, text with @, and the number of the program whose it is
 	calls: List[Call]  # of each program
 
 
 def quote(text: str) -> str:
-	"""As C, with ROOT where @ is."""
+	"""A text as a C string, with ROOT in place of @."""
 	head, at, tail = text.partition("@")
 	return '%sROOT "%s"' % ('"%s" ' % head if head else "", tail) if at else '"%s"' % head
 

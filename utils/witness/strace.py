@@ -1,5 +1,5 @@
 """
-Reads what strace saw: which process came to know of which path, in which way, and which programs began.
+Reads a trace of strace: which process accessed which path in which way, and which programs began.
 
 Paths are as they were given, with the folder from which they are meant. A name below ``/proc/self/fd`` and the like is
 replaced by what the descriptor was at that time.
@@ -10,7 +10,7 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-# which argument is a path, and which one, before it, is the folder's descriptor (-1: none)
+# by call, pairs of arguments: the descriptor of a folder (-1: none), and the path
 PLAIN, AT = ((-1, 0),), ((0, 1),)
 WORDS: Dict[Tuple[Tuple[int, int], ...], str] = {
 	PLAIN: """
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 	"""A path that the kernel was given."""
 
 	process: int
-	need: str  # what must have been noted of it
+	need: str  # the kind of note that it needs
 	base: str  # the folder from which it is meant
 	path: str
 	is_found: bool
@@ -77,7 +77,7 @@ class Place:
 
 
 class Process:
-	"""What a process shares with its children, or gives them copies of."""
+	"""The state that a process shares with its children, or copies for them."""
 
 	def __init__(self, leader: int, place: Place, files: Dict[int, str]) -> None:
 		self.leader, self.place, self.files = leader, place, files
@@ -129,7 +129,7 @@ class Call(NamedTuple):
 	arguments: List[str]
 	result: int
 	error: str
-	file: str  # what the descriptor is that it gave
+	file: str  # the file of the descriptor that it returned
 	line: str
 
 
@@ -187,7 +187,7 @@ class Reader:
 		for call in self.calls:
 			process = self.process(call.process)
 			if call.name in PARENTS and call.result > 0:
-				self.process(call.result)  # what it inherits is what is known by now
+				self.process(call.result)  # now, because it inherits the present state
 			self.learn(process, call)
 			if call.name == "execve" or call.name == "execveat":
 				self.execute(process, call)
@@ -209,7 +209,7 @@ class Reader:
 					self.note(process, "any", process.place.folder, unquote(word) or "", call)
 
 	def learn(self, process: Process, call: Call) -> None:
-		"""What its descriptors are."""
+		"""Learn the files of its descriptors."""
 		for word in call.arguments:
 			annotated = ANNOTATED.match(word)
 			if annotated and annotated.group(1) == "AT_FDCWD":
@@ -264,14 +264,14 @@ class Reader:
 				process.place.root = "" if os.path.realpath(whole) == "/" else whole
 
 	def follow(self, process: Process, base: str, path: str) -> Tuple[str, str]:
-		"""The same path outside of what it may have been shut into."""
+		"""The path outside of a chroot."""
 		base, path = self.follow_magic(process, base, path)
 		if process.place.root and base and path.startswith("/"):
 			path = process.place.root + path
 		return base, path
 
 	def follow_magic(self, process: Process, base: str, path: str) -> Tuple[str, str]:
-		"""Where a name leads that means something else for each process; from no folder, if that is an open file."""
+		"""Resolve names that differ for each process, such as `/proc/self/cwd`; the base is empty for an open file."""
 		device = DEVICE.match(path)
 		if device:
 			number = device.group(1) or str([device.group(n) is not None for n in (2, 3, 4)].index(True))
@@ -315,7 +315,7 @@ class Reader:
 
 
 def need_of(call: Call) -> str:
-	"""What must have been noted of a path that is there."""
+	"""The kind of note that an existing path needs."""
 	name, flags = call.name, " ".join(call.arguments)
 	if name in ("open", "openat", "openat2"):
 		if "O_PATH" in flags or "O_TMPFILE" in flags or "O_DIRECTORY" in flags:

@@ -18,13 +18,13 @@ from .source import Text, Writer
 from .workshop import Workshop
 
 BATCH = 50  # programs in one binary
-SMALL = 2  # what is not worth being made smaller
+SMALL = 2  # smaller programs stay as they are
 CRASH = re.compile(r"--- SIG(?:SEGV|ILL|BUS|ABRT|FPE|SYS|TRAP) .*")
 ROUNDS = 12  # of making a program smaller
 
 
 class Result(NamedTuple):
-	"""What came of a program."""
+	"""The result of a program."""
 
 	number: int
 	program: Node
@@ -54,7 +54,7 @@ class Bench:
 		self.observer.close()
 
 	def try_all(self, programs: Dict[int, Node]) -> Iterator[Result]:
-		"""By number."""
+		"""The results of some programs."""
 		text = Writer(self.actions).write(list(programs.values()))
 		self.workshop.make(text)
 		for slot, (number, program) in enumerate(programs.items()):
@@ -116,7 +116,7 @@ def list_smaller(program: Node) -> List[Node]:
 
 
 class Campaign:
-	"""What was asked for, and what has come of it."""
+	"""The options of a run, and its results so far."""
 
 	def __init__(
 		self,
@@ -169,7 +169,7 @@ class Campaign:
 		try:
 			bench = bench or self.open_bench(number)
 			while not self.is_over:
-				# all of them first: what is made smaller is made of other programs, in the same place
+				# all of them first, because shrinking replaces the programs in this folder
 				for result in list(bench.try_all(work.get_nowait())):
 					self.count(result, bench)
 					if self.is_over:
@@ -198,7 +198,7 @@ class Campaign:
 				self.keep(result, smallest)
 
 	def keep(self, result: Result, smallest: Result) -> None:
-		"""For people who mend it."""
+		"""Keep a miss for the person who repairs it."""
 		folder = self.root / ("miss-%d" % result.number)
 		folder.mkdir(exist_ok=True)
 		for name, one in (("whole", result), ("smallest", smallest)):
@@ -209,7 +209,7 @@ class Campaign:
 			(folder / (name + ".accesses")).write_text(accesses + "\n", "utf-8", "replace")
 
 	def clear(self) -> None:
-		"""What only served to run the programs."""
+		"""Remove the folders in which programs ran."""
 		for folder in self.root.glob("job*"):
 			shutil.rmtree(folder)
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Sequence
 
-from hunt import Mistake
+from hunt import Mistake, run
 
 from .action import PIECES
 from .program import FLAVOURS
@@ -19,21 +19,12 @@ LIBRARIES = ("-ldl", "-lpthread")
 
 
 def cc(folder: pathlib.Path, *words: str) -> "subprocess.CompletedProcess[str]":
-	argv = ["gcc", "-I%s" % PIECES, *words]
-	return subprocess.run(
-		argv,
-		cwd=str(folder),
-		stdout=subprocess.DEVNULL,
-		stderr=subprocess.PIPE,
-		text=True,
-		timeout=PATIENCE,
-		check=False,
-	)
+	return run(["gcc", "-I%s" % PIECES, *words], folder, seconds=PATIENCE)
 
 
 def must(done: "subprocess.CompletedProcess[str]") -> None:
 	if done.returncode:
-		raise Mistake("%s: %s" % (" ".join(map(str, done.args)), done.stderr.strip()))
+		raise Mistake("%s: %s" % (" ".join(map(str, done.args)), done.stdout.strip()))
 
 
 class Workshop:
@@ -63,7 +54,6 @@ class Workshop:
 		return cc(self.made, *words, "try.c", "-o", "try").returncode == 0
 
 	def make(self, text: Text) -> None:
-		"""All programs of a batch."""
 		objects = [name + ".o" for name in ("main", "files", "calls", "children")]
 		self.link("", text.libc, objects)
 		self.link("-own", text.own, [*objects, "own.o"])
@@ -104,17 +94,17 @@ class Workshop:
 				must(cc(self.made, *BARE, *self.defines, *words, "-nostdlib", "bare.c", "-o", str(self.fresh(flavour))))
 
 	def fresh(self, flavour: str) -> pathlib.Path:
-		"""What ran before may still be busy."""
+		"""A path for a new program; the old one is removed, because it may still be running."""
 		path = self.bin / flavour
 		if path.exists():
 			path.unlink()
 		return path
 
 	def prepare_yard(self, scripts: Dict[str, str]) -> None:
-		"""As every program finds it."""
-		while self.yard.exists():  # a child that nobody waits for may still remove files of it
+		"""Restore the folder in which every program starts."""
+		while self.yard.exists():  # an orphaned process may still write there
 			shutil.rmtree(self.yard, ignore_errors=True)
-		for path in self.root.glob("new*"):  # what programs have made beside it
+		for path in self.root.glob("new*"):  # files that programs have made beside it
 			shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 		for name in ("dir/sub", "lib"):
 			(self.yard / name).mkdir(parents=True)

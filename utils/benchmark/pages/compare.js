@@ -2,7 +2,7 @@
 const NEAR = 10, FAR = 40, MANY = 4;
 const tip = document.getElementById("tip");
 
-function centre(point) {
+function center(point) {
 	const dot = point.querySelector(".dot").getBoundingClientRect();
 	return { x: dot.left + dot.width / 2, y: dot.top + dot.height / 2 };
 }
@@ -13,7 +13,7 @@ function tell(points) {
 	tip.textContent = points.map((point) => point.getAttribute("aria-label")).join("\n\n");
 	tip.hidden = !points.length;
 	if (tip.hidden) return;
-	const dot = centre(points[0]), own = tip.getBoundingClientRect();
+	const dot = center(points[0]), own = tip.getBoundingClientRect();
 	tip.style.left = Math.max(6, Math.min(dot.x - own.width / 2, document.documentElement.clientWidth - own.width - 6)) + "px";
 	tip.style.top = (dot.y - own.height - 12 > 0 ? dot.y - own.height - 12 : dot.y + 12) + "px";
 }
@@ -22,7 +22,7 @@ function tell(points) {
 function find(event) {
 	const found = [];
 	for (const point of event.currentTarget.querySelectorAll(".lane:not(.hidden) .point")) {
-		const { x, y } = centre(point);
+		const { x, y } = center(point);
 		found.push({ point, far: Math.hypot(x - event.clientX, y - event.clientY) });
 	}
 	found.sort((one, other) => one.far - other.far);

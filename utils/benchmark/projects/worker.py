@@ -10,7 +10,7 @@ WORK = 20000  # additions that make one unit, less than a millisecond: short bes
 
 
 def work(path: str, number: int) -> None:
-	"""Count units of work until we are ended, or whoever started us is gone."""
+	"""Count units of work until we are ended, or our parent is."""
 	parent = os.getppid()
 	with open(path, "r+b") as f:
 		counts = mmap.mmap(f.fileno(), 0)

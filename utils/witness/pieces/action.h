@@ -1,4 +1,4 @@
-/* What random programs are made of: each action is a function that comes to know of files, or starts a program, in one way.
+/* The parts of random programs. Each action is a function that accesses files, or starts a program, in one way.
  *
  * `ACTION(name, ROLE)` declares one. Its role says which arguments it takes, and so which ones are drawn for it; the tool
  * reads these lines. Whatever fails, the program goes on. */

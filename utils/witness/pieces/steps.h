@@ -1,4 +1,4 @@
-/* What the actions of programs with a C library have in common. */
+/* Shared by the actions of programs with a C library. */
 #ifndef STEPS_H
 #define STEPS_H
 

@@ -1,12 +1,13 @@
 /*
- * Measures what it costs to start a program, in each way that C has.
+ * Measures how long a program runs that is started again and again, one at a time.
  *
- *     spawn WAY PIPED COUNT MIB RESULT PROGRAM
+ *     spawn WAY PIPED FIRST WARM COUNT MIB RESULT PROGRAM ARGUMENT...
  *
- * Holds MIB MiB of memory. Starts PROGRAM COUNT times, after a tenth of that to warm up, and waits for the end of each. Writes
- * into the file RESULT the time of one start in microseconds: the median by the clock, which other work on the machine hardly changes,
- * and the mean of the processor time of this program and its children. With PIPED 1, standard output and error of each program go through
- * pipes, which are read to their ends. With 0 they are inherited.
+ * Holds MIB MiB of memory. Starts PROGRAM in one of the ways that C has, WARM times to warm up and then COUNT times, and waits for the end
+ * of each. In each ARGUMENT, `{}` stands for the number of the start, from FIRST on. Writes into the file RESULT the time of one start in
+ * microseconds: the median by the clock, which other work on the machine hardly changes, the 99th percentile, and the mean of the processor
+ * time of this program and its children. With PIPED 1, standard output and error of each program go through pipes, which are read to their
+ * ends. With 0 they are inherited.
  */
 
 #define _GNU_SOURCE
@@ -18,68 +19,44 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "times.h"
 
 #define PAGE 4096
-#define LAST_OF_SHELL 9 /* some shells know no descriptors with two digits */
 
 struct pipes {
 	int out[2];
 	int err[2];
 };
 
-struct used {
-	double user;
-	double system;
-};
-
 /* Starts a program with these pipes as its output and error. Without pipes, it inherits ours. */
 typedef pid_t starter(char **argv, const struct pipes *pipes);
-
-struct way {
-	const char *name;
-	starter *start;	       /* starts a process for which we wait ourselves, or ... */
-	void (*call)(int piped); /* ... calls a function of libc that does everything */
-};
 
 static void fail(const char *what) {
 	fprintf(stderr, "spawn: %s: %s\n", what, strerror(errno));
 	exit(1);
 }
 
-/* If the program fails, it was not started correctly. */
-static void expect_success(int status) {
-	if (status == -1)
-		fail("wait");
-	if (status) {
-		fprintf(stderr, "spawn: the program ended with the status %#x\n", (unsigned)status);
-		exit(1);
-	}
-}
-
 /* ---- pipes */
 
-static void open_pipe(int ends[2], int flags) {
-	if (pipe2(ends, flags))
-		fail("pipe");
-}
-
-static struct pipes open_pipes(int flags) {
+static struct pipes open_pipes(void) {
 	struct pipes pipes;
 
-	open_pipe(pipes.out, flags);
-	open_pipe(pipes.err, flags);
+	if (pipe2(pipes.out, O_CLOEXEC) || pipe2(pipes.err, O_CLOEXEC))
+		fail("pipe");
 	return pipes;
 }
 
-/* Reads two pipes until no process holds their other ends any more. -1 means no pipe. */
-static void drain(int first, int second) {
-	struct pollfd polled[2] = {{.fd = first, .events = POLLIN}, {.fd = second, .events = POLLIN}};
+/* Closes our ends for writing, so that only the program holds them, and reads both pipes to their ends. */
+static void read_to_end(const struct pipes *pipes) {
+	struct pollfd polled[2] = {{.fd = pipes->out[0], .events = POLLIN}, {.fd = pipes->err[0], .events = POLLIN}};
 	char buffer[65536];
 
+	close(pipes->out[1]);
+	close(pipes->err[1]);
 	while (polled[0].fd >= 0 || polled[1].fd >= 0) {
 		if (poll(polled, 2, -1) < 0)
 			fail("poll");
@@ -94,18 +71,11 @@ static void drain(int first, int second) {
 				polled[i].fd = -1;
 		}
 	}
-}
-
-/* Closes our ends for writing, so that only the program holds them, and reads what it writes. */
-static void read_to_end(const struct pipes *pipes) {
-	close(pipes->out[1]);
-	close(pipes->err[1]);
-	drain(pipes->out[0], pipes->err[0]);
 	close(pipes->out[0]);
 	close(pipes->err[0]);
 }
 
-/* ---- the ways in which we wait ourselves */
+/* ---- the ways to start a program */
 
 static void execute(char **argv, const struct pipes *pipes) {
 	if (!pipes || (dup2(pipes->out[1], 1) >= 0 && dup2(pipes->err[1], 2) >= 0))
@@ -146,75 +116,59 @@ static pid_t start_posix_spawn(char **argv, const struct pipes *pipes) {
 	return pid;
 }
 
-static void run_started(starter *start, char *program, int piped) {
-	char *argv[] = {program, NULL};
-	struct pipes pipes;
-	int status;
-
-	if (piped)
-		pipes = open_pipes(O_CLOEXEC);
-	pid_t pid = start(argv, piped ? &pipes : NULL);
-	if (pid < 0)
-		fail(program);
-	if (piped)
-		read_to_end(&pipes);
-	if (waitpid(pid, &status, 0) != pid)
-		status = -1;
-	expect_success(status);
-}
-
-/* ---- the ways with a shell: it inherits the pipes, and its command redirects the program's streams to them */
-
-static void call_system(int piped) {
-	struct pipes pipes;
-	char command[64] = "\"$PROGRAM\"";
-
-	if (piped) {
-		pipes = open_pipes(0);
-		snprintf(command, sizeof command, "\"$PROGRAM\" >&%d 2>&%d", pipes.out[1], pipes.err[1]);
-	}
-	int status = system(command); /* returns after the program's end, so its output must fit into the pipes */
-	if (piped)
-		read_to_end(&pipes);
-	expect_success(status);
-}
-
-/* popen always has a pipe for the output. With PIPED, there is one for the errors, too. */
-static void call_popen(int piped) {
-	int err[2] = {-1, -1};
-	char command[64] = "\"$PROGRAM\"";
-
-	if (piped) {
-		open_pipe(err, 0);
-		snprintf(command, sizeof command, "\"$PROGRAM\" 2>&%d", err[1]);
-	}
-	FILE *stream = popen(command, "r");
-	if (!stream)
-		fail("popen");
-	if (piped)
-		close(err[1]);
-	drain(fileno(stream), err[0]);
-	if (piped)
-		close(err[0]);
-	expect_success(pclose(stream));
+static starter *find_way(const char *name) {
+	if (!strcmp(name, "vfork"))
+		return start_vfork;
+	if (!strcmp(name, "posix_spawn"))
+		return start_posix_spawn;
+	if (!strcmp(name, "fork"))
+		return start_fork;
+	fprintf(stderr, "spawn: there is no way %s\n", name);
+	exit(2);
 }
 
 /* ---- what is measured */
 
-static const struct way ways[] = {
-	{"vfork", start_vfork, NULL},
-	{"posix_spawn", start_posix_spawn, NULL},
-	{"fork", start_fork, NULL},
-	{"system", NULL, call_system},
-	{"popen", NULL, call_popen},
-};
+/* The words, with the number in place of `{}` in each. */
+static char **number_all(char **argv, long number) {
+	size_t count = 0;
 
-static const struct way *find_way(const char *name) {
-	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-		if (!strcmp(ways[i].name, name))
-			return &ways[i];
-	fprintf(stderr, "spawn: there is no way %s\n", name);
-	exit(2);
+	while (argv[count])
+		count++;
+	char **filled = calloc(count + 1, sizeof *filled);
+	if (!filled)
+		fail("memory");
+	for (size_t i = 0; i < count; i++) {
+		char *hole = strstr(argv[i], "{}");
+
+		filled[i] = argv[i];
+		if (hole && asprintf(&filled[i], "%.*s%ld%s", (int)(hole - argv[i]), argv[i], number, hole + 2) < 0)
+			fail("memory");
+	}
+	return filled;
+}
+
+/* Starts the program once. Returns the time by the clock until its end. */
+static double run(starter *start, char **argv, int piped) {
+	double started = read_clock();
+	struct pipes pipes;
+	int status;
+
+	if (piped)
+		pipes = open_pipes();
+	pid_t pid = start(argv, piped ? &pipes : NULL);
+	if (pid < 0)
+		fail(argv[0]);
+	if (piped)
+		read_to_end(&pipes);
+	if (waitpid(pid, &status, 0) != pid)
+		fail("wait");
+	double took = read_clock() - started;
+	if (status) {
+		fprintf(stderr, "spawn: the program ended with the status %#x\n", (unsigned)status);
+		exit(1);
+	}
+	return took;
 }
 
 /* The memory must be written to: only then a fork has something to copy. */
@@ -229,59 +183,38 @@ static void hold_memory(size_t mib) {
 }
 
 /* The processor time of this process and of all children for which it has waited. */
-static struct used read_used(void) {
+static struct rusage read_used(void) {
 	struct rusage own, theirs;
 
 	if (getrusage(RUSAGE_SELF, &own) || getrusage(RUSAGE_CHILDREN, &theirs))
 		fail("getrusage");
-	return (struct used){
-		microseconds(own.ru_utime) + microseconds(theirs.ru_utime),
-		microseconds(own.ru_stime) + microseconds(theirs.ru_stime),
-	};
-}
-
-static void run(const struct way *way, char *program, int piped, size_t count, double *walls) {
-	for (size_t i = 0; i < count; i++) {
-		double started = read_clock();
-
-		if (way->start)
-			run_started(way->start, program, piped);
-		else
-			way->call(piped);
-		walls[i] = read_clock() - started;
-	}
+	timeradd(&own.ru_utime, &theirs.ru_utime, &own.ru_utime);
+	timeradd(&own.ru_stime, &theirs.ru_stime, &own.ru_stime);
+	return own;
 }
 
 int main(int argc, char **argv) {
-	if (argc != 7 || atol(argv[3]) < 1) {
-		fprintf(stderr, "usage: spawn WAY PIPED COUNT MIB RESULT PROGRAM\n");
+	if (argc < 9 || atol(argv[5]) < 1) {
+		fprintf(stderr, "usage: spawn WAY PIPED FIRST WARM COUNT MIB RESULT PROGRAM ARGUMENT...\n");
 		return 2;
 	}
-	const struct way *way = find_way(argv[1]);
+	starter *start = find_way(argv[1]);
 	int piped = atoi(argv[2]);
-	size_t count = (size_t)atol(argv[3]);
-	char *program = argv[6];
-	double *walls = calloc(count, sizeof *walls);
+	long first = atol(argv[3]), warm = atol(argv[4]), count = atol(argv[5]);
+	double *walls = calloc((size_t)count, sizeof *walls);
 
 	if (!walls)
 		fail("calloc");
-
-	for (int fd = 3; fd <= LAST_OF_SHELL; fd++)
-		close(fd);
-	if (setenv("PROGRAM", program, 1))
-		fail("setenv");
-	hold_memory((size_t)atol(argv[4]));
-	run(way, program, piped, count / 10 + 1, walls);
-	struct used before = read_used();
-	run(way, program, piped, count, walls);
-	struct used after = read_used();
-
-	FILE *result = fopen(argv[5], "w");
-	if (!result)
-		fail(argv[5]);
-	fprintf(result, "{\"wall\": %.3f, \"user\": %.3f, \"system\": %.3f}\n", median(walls, count),
-		(after.user - before.user) / (double)count, (after.system - before.system) / (double)count);
-	if (fclose(result))
-		fail(argv[5]);
+	hold_memory((size_t)atol(argv[6]));
+	for (long i = 0; i < warm; i++)
+		run(start, number_all(argv + 8, first + i), piped);
+	struct rusage before = read_used();
+	for (long i = 0; i < count; i++)
+		walls[i] = run(start, number_all(argv + 8, first + warm + i), piped);
+	struct rusage after = read_used();
+	timersub(&after.ru_utime, &before.ru_utime, &after.ru_utime);
+	timersub(&after.ru_stime, &before.ru_stime, &after.ru_stime);
+	if (!write_times(argv[7], walls, (size_t)count, &after))
+		fail(argv[7]);
 	return 0;
 }

@@ -1,8 +1,11 @@
 """
-What starting a program costs from Python: ``spawn.py WAY PIPED COUNT MIB RESULT PROGRAM [DAEMON...]``.
+Measures what starting a program costs from Python.
 
-It is ``spawn.c`` for the ways that Python has, with the same arguments and the same answer. The numbers of daemons that
-do a part of the work may follow: what they and their children use counts too.
+	spawn.py WAY PIPED FIRST WARM COUNT MIB RESULT PROGRAM [DAEMON...]
+
+It is ``spawn.c`` for the ways that Python has, with the same arguments (FIRST is not used) and the same answer without
+``p99``. The process numbers of daemons that do a part of the work may follow. Their use, and that of
+their children, counts, too.
 """
 
 import json
@@ -19,7 +22,6 @@ PIPE = subprocess.PIPE
 
 
 def by_subprocess():
-	"""Python's own module, as anybody would call it."""
 
 	def start(program, piped):
 		if not piped:
@@ -47,7 +49,7 @@ def by_waf():
 
 
 def by_prefork():
-	"""The same function when our tool has taken its place."""
+	"""Our tool, which has replaced Waf's function."""
 	from waflib_extras import prefork
 
 	prefork.install()
@@ -93,12 +95,12 @@ def run(start, program, piped, count):
 	return walls
 
 
-def main(way, piped, count, mib, result, program, *daemons):
+def main(way, piped, first, warm, count, mib, result, program, *daemons):
 	piped, count = int(piped), int(count)
 	start, workers = WAYS[way]()
 	others = [*workers, *map(int, daemons)]
 	memory = hold_memory(int(mib))
-	run(start, program, piped, count // 10 + 1)
+	run(start, program, piped, int(warm))
 	before = read_used(others)
 	walls = run(start, program, piped, count)
 	user, system = ((b - a) / count for a, b in zip(before, read_used(others)))

@@ -1,4 +1,4 @@
-/* What all of them measure with: the clock, and the summary of many times. */
+/* The clock, and the summary of many times: all programs here that measure use this. */
 
 #include <stdbool.h>
 #include <stdio.h>
