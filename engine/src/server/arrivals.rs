@@ -1,4 +1,4 @@
-//! Clients come, clients go, and in the end the engine goes.
+//! Clients connect and leave, and in the end the engine leaves.
 
 use std::fs;
 use std::io;
@@ -22,14 +22,14 @@ use crate::trust::token::Token;
 use crate::wire::{Reply, Verdict, Why};
 
 const GREETING_TIME: Duration = Duration::from_secs(5);
-const CONNECTIONS: usize = 4096;
-/// How long we take no connections when there are no descriptors for them.
-const BREATH: Duration = Duration::from_millis(100);
+const MAX_CONNECTIONS: usize = 4096;
+/// How long we accept no connections after running out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where clients come from.
+/// The sockets that accept clients.
 pub(super) struct Listeners {
     unix: Option<UnixListener>,
-    /// Our socket, as opposed to another engine's of the same name.
+    /// Identifies our socket: another engine may have made one of the same name.
     socket: Option<(u64, u64)>,
     tcp: Option<Tcp>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Listeners {
 struct Tcp {
     listener: TcpListener,
     token: Token,
-    /// The token's file, as opposed to another engine's of the same name.
+    /// Identifies our token file, for the same reason.
     file: Option<(u64, u64)>,
     port: u16,
 }
@@ -55,7 +55,7 @@ impl Listeners {
         self.tcp.as_ref().map(|tcp| tcp.port)
     }
 
-    /// A client over TCP has shown our token.
+    /// Whether a client over TCP has sent our token.
     pub(super) fn admit(&self, token: &[u8]) -> bool {
         self.tcp.as_ref().is_some_and(|tcp| tcp.token.admits(token))
     }
@@ -70,9 +70,10 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes no more clients.
+    /// Accepts no more clients.
     fn close(&mut self, folder: &Folder) {
-        // First the name, so that the next client starts another engine; then those who came before that.
+        // Remove the name first, so that the next client starts another engine. Clients that came before are still
+        // served.
         let socket = folder.socket();
         if identity(&socket) == self.socket {
             let _ = fs::remove_file(socket);
@@ -85,7 +86,6 @@ impl Listeners {
     }
 }
 
-/// Since when there is neither a client nor a command.
 #[derive(Default)]
 pub(super) struct Idleness {
     since: Option<Instant>,
@@ -115,20 +115,21 @@ impl Server {
                 Ok((stream, _)) => stream,
                 Err(error) => return self.accept_later(&error),
             };
-            // Without it frames only come later.
+            // Without this, small frames are delayed.
             let _ = stream.set_nodelay(true);
             self.admit(stream.into(), None);
         }
     }
 
-    /// Out of descriptors, the listeners would be ready again and again.
+    /// Without descriptors the listeners would stay ready, and the loop would spin. So they are not watched for a
+    /// while.
     fn accept_later(&mut self, error: &io::Error) {
         if error.kind() == io::ErrorKind::WouldBlock {
             return;
         }
         warn!("accept a connection: {error}");
         if self.listeners.each(|fd, _| epoll::delete(&self.epoll, fd)).is_ok() {
-            self.timers.set(Instant::now() + BREATH, Alarm::Accept);
+            self.timers.set(Instant::now() + ACCEPT_PAUSE, Alarm::Accept);
         }
     }
 
@@ -151,7 +152,7 @@ impl Server {
         self.totals.connections += 1;
         self.idleness.since = None;
         let mut connection = Connection::new(fd, peer);
-        if self.connections.len() >= CONNECTIONS {
+        if self.connections.len() >= MAX_CONNECTIONS {
             self.totals.refuse(Why::Crowded);
             connection.reply(&Reply::Refused {
                 why: Why::Crowded,
@@ -164,7 +165,7 @@ impl Server {
         self.watch_greetings();
     }
 
-    /// One alarm for all that have not greeted: nearly every connection has, long before it.
+    /// One alarm serves all connections that have not greeted. Most greet long before it.
     fn watch_greetings(&mut self) {
         if self.are_greetings_watched {
             return;
@@ -208,26 +209,26 @@ impl Server {
         Ok(port)
     }
 
-    /// Ends a connection and all that was asked for over it.
+    /// Ends a connection and the commands that were sent over it.
     pub(super) fn drop_connection(&mut self, key: ConnectionKey, why: &str) {
         let Some(connection) = self.connections.remove(key) else {
             return;
         };
         debug!("connection {key} ends: {why}");
-        let live: Vec<_> = connection.live.into_values().collect();
+        let commands: Vec<_> = connection.commands.into_values().collect();
         if let Some(client) = connection.client {
-            self.withdraw_waiting(&client.session, &live);
+            self.withdraw_waiting(&client.session, &commands);
             self.leave_session(&client.session);
         }
-        for command in connection.paused {
+        for command in connection.paused_commands {
             self.read_on(command);
         }
-        for command in live {
-            self.happens(command, Event::End(Verdict::Cancelled));
+        for command in commands {
+            self.on_event(command, Event::End(Verdict::Cancelled));
         }
-        // What it held may let others start, in another round if this one is at its end.
+        // Freed slots may let other commands start, in the next round if this one is at its end.
         self.connections.touch(key);
-        self.rest();
+        self.start_idle_clock();
     }
 
     fn leave_session(&mut self, id: &SessionId) {
@@ -237,24 +238,24 @@ impl Server {
         }
         self.slots.withdraw(id);
         self.forget_if_over(id);
-        self.stand_back();
+        self.update_autogroup();
     }
 
-    /// Begins to count the time that nobody needs us.
-    pub(super) fn rest(&mut self) {
+    /// Starts the idle clock, if there are no clients and no commands.
+    pub(super) fn start_idle_clock(&mut self) {
         if self.connections.is_empty() && self.commands.is_empty() && self.idleness.since.is_none() {
             self.idleness.since = Some(Instant::now());
             self.watch_idleness();
         }
     }
 
-    /// One alarm at a time: we rest after each of thousands of short calls.
+    /// Sets at most one alarm: thousands of short calls end one after the other.
     fn watch_idleness(&mut self) {
         let at = self
             .idleness
             .since
             .and_then(|since| since.checked_add(self.options.idle));
-        // Longer than the clock can tell is for ever.
+        // A time beyond the clock's range never comes.
         if let Some(at) = at.filter(|_| !self.idleness.is_watched) {
             self.idleness.is_watched = true;
             self.timers.set(at, Alarm::Idle);
@@ -272,7 +273,7 @@ impl Server {
         }
     }
 
-    /// Takes no more clients; what runs may end.
+    /// Accepts no more clients. Commands that run may end.
     pub(super) fn leave(&mut self) {
         if !self.leaving {
             self.leaving = true;
@@ -282,11 +283,11 @@ impl Server {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.leaving && self.commands.is_empty() && self.connections.iter().all(|(_, c)| c.is_watching())
+        self.leaving && self.commands.is_empty() && self.connections.iter().all(|(_, c)| c.waits_for_end())
     }
 
     pub(super) fn on_signal(&mut self) {
-        // SAFETY: the kernel writes one record to where we have one.
+        // SAFETY: the kernel writes one record into a buffer of that size.
         unsafe {
             let mut record: libc::signalfd_siginfo = std::mem::zeroed();
             let size = size_of_val(&record);

@@ -1,6 +1,6 @@
-//! Where an event comes from, as the one number that epoll keeps for us.
+//! Where an event comes from, encoded as the number that epoll keeps for us.
 //!
-//! Pure. Keys are never used again, so that an event for something that has just gone finds nothing.
+//! Pure. Keys are never reused, so an event for something that is gone finds nothing.
 
 use rustix::event::epoll::EventData;
 
@@ -12,9 +12,9 @@ pub enum Source {
     Signals,
     Unix,
     Tcp,
-    /// The starters has started commands.
+    /// The starters have started commands.
     Starters,
-    /// The cache has answers.
+    /// The cache threads have finished work.
     Cache,
     /// The guardian has ended.
     Guardian,
@@ -25,7 +25,7 @@ pub enum Source {
     Feed(CommandKey),
     /// There may be a token for a session.
     Tokens(u64),
-    /// The command's captured stream, 0 for output and 1 for errors.
+    /// A captured stream of the command: 0 is standard output, 1 standard error.
     Capture(CommandKey, usize),
 }
 

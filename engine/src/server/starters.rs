@@ -1,9 +1,8 @@
 //! The threads that start commands.
 //!
-//! Between `clone` and `execve` the starting thread stands still, for most of a millisecond where programs are large or
-//! memory is slow to map; one thread would so limit a machine with many processors to some thousand commands a second.
-//! When several commands can start, the event loop hands them to the starters, and hears of children through a mailbox; a
-//! single one it starts itself. The busier the engine, the more commands come together.
+//! Between `clone` and `execve` the starting thread is suspended, for most of a millisecond with large programs. A
+//! single thread could start only some thousand commands a second. When several commands can start, the event loop
+//! hands them to these threads, and gets the processes through a mailbox. A single command it starts itself.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +25,7 @@ use crate::process::prompt::make_prompt;
 use crate::process::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::{Stdio, Strings};
 
-/// More threads than this only wait for each other in the kernel.
+/// More threads would only wait for each other in the kernel.
 const MOST: usize = 16;
 
 /// A command to be started.
@@ -34,41 +33,39 @@ pub struct Job {
     pub key: CommandKey,
     pub order: Arc<Order>,
     pub what: What,
-    /// It notes what it does.
+    /// How it is observed.
     pub log: Option<Log>,
-    /// What the command gets as its streams, where that is not the null device.
+    /// The command's streams. `None` is the null device.
     pub stdio: Arc<[Option<OwnedFd>; 3]>,
     pub processor: Option<usize>,
-    /// Where to note its process for the guardian.
+    /// Where to write its process number for the guardian.
     pub roster_entry: Option<(usize, &'static AtomicI32)>,
-    /// It was begun in haste, and is to be waited for.
+    /// A start that has begun in the event loop, and that a starter waits for.
     pub awaited: Option<Box<Awaited>>,
 }
 
-/// Where a command notes what it does, and the environment in which a program does so that is not parked.
+/// Where a command writes its trace, and the environment for that if the program is not parked.
 pub struct Log {
     pub place: Place,
     pub env: Strings,
-    /// The command line by which it is observed, where that is not its own.
+    /// The command line that runs it under observation, if it is not its own.
     pub argv: Option<Strings>,
 }
 
-/// The whole of a command or what is left of it.
+/// The whole command, or what is left of it.
 pub enum What {
     Command,
     Part(Part),
-    /// Its driver, which is told how the parts ended.
+    /// Its driver, with the statuses of the parts.
     Driver(Vec<i32>),
 }
 
-/// What became of a job.
 pub struct Started {
     pub key: CommandKey,
     pub at: Instant,
     pub child: Result<Child, NotStarted>,
-    /// In a parked program.
     pub is_parked: bool,
-    /// What is left of the command when this ends.
+    /// What is left of the command after this process.
     pub next_parts: Option<NextParts>,
 }
 
@@ -86,16 +83,16 @@ impl Started {
 
 pub struct Starters {
     jobs: Sender<Job>,
-    own: Hand,
+    own: Starter,
     starting: Starting,
-    /// How many threads there are, and how many there may be. None ends: what it has started would end with it.
+    /// Threads that run, and their limit. A thread never ends: the processes that it has started would end with it.
     threads: usize,
     most: usize,
-    /// Jobs that no thread has done yet.
+    /// Jobs that are not done yet.
     open: Arc<AtomicUsize>,
 }
 
-/// What a thread needs to be one of the starters.
+/// What the threads share.
 #[derive(Clone)]
 struct Starting {
     orders: Arc<Mutex<Receiver<Job>>>,
@@ -110,7 +107,7 @@ impl Starters {
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         let null = Arc::new(OwnedFd::from(null));
         let most = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
-        let own = Hand::new(null.clone(), parking.clone())?;
+        let own = Starter::new(null.clone(), parking.clone())?;
         Ok(Starters {
             jobs,
             own,
@@ -126,7 +123,7 @@ impl Starters {
         })
     }
 
-    /// Has one of the threads start a command. Where the system gives us none, the caller's does, and waits.
+    /// Has a thread start a command. If the system gives us no thread, the event loop starts it and waits.
     pub fn start(&mut self, job: Job) {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         if open > self.threads && self.threads < self.most {
@@ -138,7 +135,7 @@ impl Starters {
             }
         }
         if self.threads > 0 {
-            // The threads live as long as we do.
+            // The threads commands as long as we do.
             let _ = self.jobs.send(job);
             return;
         }
@@ -150,8 +147,8 @@ impl Starters {
             .put(started.unwrap_or_else(|_| Started::not(key, &io::ErrorKind::WouldBlock.into())));
     }
 
-    /// Starts a command in the caller's thread: quicker than to wake another, where nothing else is to be done. What would
-    /// have to be waited for goes to one of the threads after all.
+    /// Starts a command in the calling thread, which is faster if there is nothing else to do. If a part of the start
+    /// has to wait, a thread finishes it.
     pub fn start_here(&mut self, job: Job) -> Option<Started> {
         match self.own.start(job, true) {
             Ok(started) => Some(started),
@@ -162,27 +159,26 @@ impl Starters {
         }
     }
 
-    /// Readable when there is something to hear.
+    /// Readable when commands have been started.
     pub fn bell(&self) -> &Bell {
         &self.starting.started.bell
     }
 
-    pub fn hear(&self) -> Vec<Started> {
+    pub fn take_started(&self) -> Vec<Started> {
         self.starting.started.take()
     }
 }
 
-/// What one thread does.
 fn work(starting: Starting, open: &AtomicUsize) {
     make_prompt(0);
-    let mut hand = Hand::new(starting.null.clone(), starting.parking.clone());
+    let mut hand = Starter::new(starting.null.clone(), starting.parking.clone());
     loop {
         let job = starting.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
         let started = match &mut hand {
             Ok(hand) => match hand.start(job, false) {
                 Ok(started) => started,
-                // Only who is in haste leaves anything to others.
+                // Only a start with `no_wait` returns the job.
                 Err(job) => Started::not(job.key, &io::ErrorKind::WouldBlock.into()),
             },
             Err(error) => Started::not(job.key, error),
@@ -193,21 +189,21 @@ fn work(starting: Starting, open: &AtomicUsize) {
 }
 
 /// What a thread needs to start commands.
-struct Hand {
+struct Starter {
     spawner: Spawner,
     null: Arc<OwnedFd>,
     parking: Arc<Parking>,
 }
 
-impl Hand {
-    fn new(null: Arc<OwnedFd>, parking: Arc<Parking>) -> io::Result<Hand> {
+impl Starter {
+    fn new(null: Arc<OwnedFd>, parking: Arc<Parking>) -> io::Result<Starter> {
         let spawner = Spawner::new()?;
-        Ok(Hand { spawner, null, parking })
+        Ok(Starter { spawner, null, parking })
     }
 
-    /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does. Who is in `haste`
-    /// gets a job back that would take time.
-    fn start(&mut self, mut job: Job, haste: bool) -> Result<Started, Box<Job>> {
+    /// Starts a command. Closes our copies of the command's ends of its pipes, so that they end with the command. With
+    /// `no_wait`, a job that would have to wait is returned.
+    fn start(&mut self, mut job: Job, no_wait: bool) -> Result<Started, Box<Job>> {
         let awaited = job.awaited.take();
         let order = &*job.order;
         let end = |i: usize| job.stdio[i].as_ref().unwrap_or(&self.null).as_fd();
@@ -235,9 +231,9 @@ impl Hand {
         };
         let turn = match (&job.what, awaited) {
             (_, Some(awaited)) => self.parking.resume(awaited, job.roster_entry),
-            (What::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, haste),
-            (What::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, haste),
-            (What::Driver(_), None) if haste => Turn::Busy,
+            (What::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, no_wait),
+            (What::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, no_wait),
+            (What::Driver(_), None) if no_wait => Turn::Busy,
             (What::Driver(statuses), None) => {
                 match self.parking.conclude(&launch, job.roster_entry, statuses.clone()) {
                     Ok(child) => Turn::Parked(Begun {
