@@ -1,10 +1,11 @@
-//! Makes sure that one engine runs: the start lock, the life lock, and the way from a program to a daemon.
+//! Makes sure that one engine runs: the start lock, the life lock, and the steps from a program to a daemon.
 //!
 //! ```text
 //! start lock ─► answers already? ─► life lock ─► fork: guardian ─► fork: engine ─► listens ─► ready
 //! ```
 //!
-//! Twenty starts at once queue at the start lock; the first makes the engine, the others find that it answers.
+//! If twenty programs start an engine at once, they queue at the start lock. The first one makes the engine, and the
+//! others find that it answers.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,7 +16,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use log::{error, info};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{flock, FlockOperation};
 
 use super::{is_end, Client, Unserved};
@@ -23,6 +23,7 @@ use crate::files::folder::{Folder, ENGINE};
 use crate::files::regular;
 use crate::process::guardian::{self, Guardian};
 use crate::process::headroom;
+use crate::process::readable::is_readable;
 use crate::process::roster::{self, Roster};
 use crate::server::{Options, Server};
 use crate::wire::Why;
@@ -31,11 +32,11 @@ use crate::wire::Why;
 const LOCK_TIME: Duration = Duration::from_secs(10);
 /// How long an engine may take from its fork to its socket.
 const BIRTH_TIME: Duration = Duration::from_secs(10);
-/// How often we look meanwhile whether its holder can let go of it.
+/// How often we check, while we wait for a lock, whether its holder was stopped.
 const LOOK: Duration = Duration::from_millis(250);
 const LOG_CAP: u64 = 1 << 20;
 
-/// How to reach the engine that now runs.
+/// How to reach the running engine.
 pub enum Ready {
     Unix(PathBuf),
     Tcp(u16, PathBuf),
@@ -50,7 +51,7 @@ impl std::fmt::Display for Ready {
     }
 }
 
-/// Starts an engine unless one answers; returns when it does.
+/// Starts an engine unless one answers. Returns when it is ready.
 pub fn ensure(options: Options) -> Result<Ready, String> {
     let folder = options.folder.clone();
     folder.make()?;
@@ -68,7 +69,7 @@ pub fn ensure(options: Options) -> Result<Ready, String> {
     ready(&folder, tcp)
 }
 
-/// Serves in the foreground, with the log on standard error; returns the exit status.
+/// Serves in the foreground, with the log on standard error. Returns the exit status.
 pub fn foreground(options: Options) -> Result<i32, String> {
     let folder = options.folder.clone();
     folder.make()?;
@@ -92,7 +93,7 @@ pub fn foreground(options: Options) -> Result<i32, String> {
             drop(voice);
             guardian::sign(&life);
             hear(&mut birth)?;
-            // Who cannot be told can still be served.
+            // If the caller has closed standard output, the engine serves all the same.
             let _ = writeln!(io::stdout(), "{}", ready(&folder, tcp)?);
             drop(turn);
             Ok(guardian::watch(pid, &roster))
@@ -110,7 +111,7 @@ fn ready(folder: &Folder, tcp: bool) -> Result<Ready, String> {
     Ok(Ready::Tcp(port, folder.token()))
 }
 
-/// Asks an engine that listens whether it is well, and for its TCP port if that is wanted.
+/// Asks whether a running engine answers, and for its TCP port if that is wanted.
 fn answers(options: &Options) -> Result<Option<Ready>, String> {
     match Client::connect(&options.folder, [0; 16], 0, b"wafd start") {
         Ok(mut client) => {
@@ -120,13 +121,13 @@ fn answers(options: &Options) -> Result<Option<Ready>, String> {
             ready(&options.folder, options.tcp).map(Some)
         }
         Err(Unserved::Absent(_) | Unserved::Refused(Why::Leaving, _)) => Ok(None),
-        // It was just leaving.
+        // The engine was just leaving.
         Err(Unserved::Lost(e)) if is_end(&e) => Ok(None),
         Err(unserved) => Err(unserved.to_string()),
     }
 }
 
-/// Waits for a lock, but not for ever: a signal interrupts the wait.
+/// Waits for a lock until the deadline. A signal interrupts the wait.
 fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
     let shown = path.display().to_string();
     regular::make_way(&path);
@@ -147,20 +148,20 @@ fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
     }
 }
 
-/// A guardian that somebody has stopped would not clean up after its engine, and hold the lock for ever.
+/// A guardian that was stopped by a signal would not clean up after its engine, and would hold the lock for ever.
 fn wake_holder(life: &File) {
     let Some(pid) = guardian::holder(life) else { return };
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The number may be another's by now: a process of ours that is stopped, and called like us.
+    // The process number may have been reused: only a stopped process with our name gets the signal.
     if stat.contains("(wafd) T ") {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
     }
 }
 
-/// Has the kernel interrupt system calls each time that so much time has passed; zero ends that.
+/// Has the kernel interrupt system calls each time that so much time has passed. A duration of zero ends that.
 fn interrupt_after(time: Duration) {
     extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: a handler that does nothing, without SA_RESTART; a timer of this process.
+    // SAFETY: a handler that does nothing, without SA_RESTART, and a timer of this process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as *const () as usize;
@@ -169,7 +170,7 @@ fn interrupt_after(time: Duration) {
             tv_sec: time.as_secs() as libc::time_t,
             tv_usec: time.subsec_micros() as libc::suseconds_t,
         };
-        // Again and again: a signal that comes just before the call interrupts nothing.
+        // The timer repeats: a signal just before the call interrupts nothing.
         let timer = libc::itimerval {
             it_interval: value,
             it_value: value,
@@ -191,9 +192,9 @@ fn fork() -> io::Result<i32> {
     }
 }
 
-/// Forks guardian and engine into the background; what the engine says of its birth can be read from the result.
+/// Forks the guardian and the engine into the background. The engine's first report can be read from the result.
 ///
-/// The start lock stays with the caller alone: a lock is held for as long as anybody has it open.
+/// The start lock stays with the caller alone: a lock is held as long as any process has it open.
 fn daemonize(options: Options, life: File, turn: File) -> Result<(File, File), String> {
     let fail = |what: &str, e: io::Error| format!("{what}: {e}");
     let log = open_log(&options).map_err(|e| fail("open the log", e))?;
@@ -201,7 +202,7 @@ fn daemonize(options: Options, life: File, turn: File) -> Result<(File, File), S
     if fork().map_err(|e| fail("fork", e))? > 0 {
         return Ok((birth, turn));
     }
-    // Nobody sees a failure from here on but through `voice`.
+    // From here on, only `report` tells the caller of a failure.
     drop((birth, turn));
     let status = match detach(log, &options.folder) {
         Ok(roster) => guard(options, roster, life, voice),
@@ -223,7 +224,7 @@ fn guard(options: Options, roster: Roster, life: File, voice: File) -> i32 {
     }
 }
 
-/// Leaves terminal, session, folder and streams of whoever started us.
+/// Leaves the terminal, session, folder and streams of the caller.
 fn detach(log: File, folder: &Folder) -> io::Result<Roster> {
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
@@ -239,15 +240,16 @@ fn detach(log: File, folder: &Folder) -> io::Result<Roster> {
     make_roster(folder)
 }
 
-/// An engine that was killed together with its guardian may have left something: that is ended first. One that lives keeps the name.
+/// An engine that was killed together with its guardian may have left processes behind, which are ended first. If it
+/// still lives, it keeps the name.
 fn make_roster(folder: &Folder) -> io::Result<Roster> {
     let name = roster::name_of(folder.path());
     let is_free = guardian::clean_after_another(&name);
     Roster::new(is_free.then_some(name))
 }
 
-/// Descriptors that our starter had open without close-on-exec would be held for as long as we live: somebody could
-/// wait for the end of a pipe for that long.
+/// Closes descriptors that our caller had open without close-on-exec. We would hold them for as long as we live, and a
+/// process that waits for the end of a pipe would wait that long.
 fn close_inherited() {
     let Ok(open) = fs::read_dir("/proc/self/fd") else {
         return;
@@ -257,7 +259,7 @@ fn close_inherited() {
         .filter_map(|e| e.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|n| *n > 2) {
-        // SAFETY: only looks at a flag, and closes what no handle of ours names: ours all have close-on-exec.
+        // SAFETY: reads a flag, and closes only descriptors without close-on-exec. Ours all have it.
         unsafe {
             let flags = libc::fcntl(number, libc::F_GETFD);
             if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
@@ -276,7 +278,7 @@ fn open_log(options: &Options) -> io::Result<File> {
     regular::append(&path)
 }
 
-/// The engine's own process: listens, says so, serves. The life lock is held until the process ends.
+/// The engine's own process: listens, reports that, serves. The life lock is held until the process ends.
 fn engine(options: Options, roster: Roster, guardian: Guardian, mut voice: File) -> i32 {
     guardian::release_signals();
     info!("wafd {ENGINE} starts, process {}", std::process::id());
@@ -285,7 +287,7 @@ fn engine(options: Options, roster: Roster, guardian: Guardian, mut voice: File)
         Ok(server) => server,
         Err(error) => return complain(&voice, &error.to_string()),
     };
-    // Whoever started us may be gone by now; that changes nothing.
+    // The caller may be gone by now, which changes nothing.
     let _ = voice.write_all(b"r");
     drop(voice);
     match server.run() {
@@ -297,22 +299,22 @@ fn engine(options: Options, roster: Roster, guardian: Guardian, mut voice: File)
     }
 }
 
-/// A socket under its final name only when it listens, so that nobody is refused by one that does not yet.
+/// The socket gets its final name only when it listens, so that no client is refused in between.
 fn listen(options: &Options) -> io::Result<UnixListener> {
     let socket = options.folder.socket();
     let fresh = socket.with_extension("new");
     let _ = fs::remove_file(&fresh);
-    // What kept clients away is over.
+    // Notes of clients that could not reach the last engine are obsolete.
     let _ = fs::remove_file(options.folder.trouble());
-    // A token of an engine that was killed: its port is not ours.
+    // The token of an engine that was killed: its port is not ours.
     let _ = fs::remove_file(options.folder.token());
-    // SAFETY: changes a number of this process; commands get their client's.
+    // SAFETY: sets the umask of this process. Commands get the umask of their client.
     unsafe { libc::umask(0o077) };
     let listener = UnixListener::bind(&fresh).map_err(|e| named("make", &fresh, &e))?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).map_err(|e| named("restrict", &fresh, &e))?;
     listener.set_nonblocking(true)?;
     match listener.accept() {
-        // Where the system lets nobody in, nobody could tell us to leave either.
+        // If the system lets no client in, no client could tell us to leave.
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(named("accept at", &fresh, &error)),
         _ => {}
     }
@@ -330,16 +332,11 @@ fn complain(mut voice: &File, what: &str) -> i32 {
     1
 }
 
-/// Waits for the engine's first word.
+/// Waits for the engine's first report.
 fn hear(birth: &mut File) -> Result<(), String> {
-    let time = Timespec {
-        tv_sec: BIRTH_TIME.as_secs() as i64,
-        tv_nsec: 0,
-    };
-    let mut fds = [PollFd::new(&*birth, PollFlags::IN)];
-    match poll(&mut fds, Some(&time)) {
-        Ok(0) => return Err("the engine did not start in time; see its log".to_owned()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+    match is_readable(&*birth, Instant::now() + BIRTH_TIME) {
+        Ok(true) => {}
+        Ok(false) => return Err("the engine did not start in time; see its log".to_owned()),
         Err(error) => return Err(format!("wait for the engine: {error}")),
     }
     let mut word = [0; 1];

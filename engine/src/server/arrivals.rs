@@ -12,10 +12,11 @@ use rustix::event::epoll;
 
 use super::command_flow::Event;
 use super::connection::{Connection, ConnectionKey};
+use super::own_process::identity;
 use super::slots::SessionId;
 use super::source::Source;
 use super::timers::Alarm;
-use super::{identity, Server};
+use super::Server;
 use crate::files::folder::Folder;
 use crate::trust::peer::peer_of;
 use crate::trust::token::Token;
@@ -86,10 +87,14 @@ impl Listeners {
     }
 }
 
+/// How long the engine stays.
 #[derive(Default)]
-pub(super) struct Idleness {
-    since: Option<Instant>,
-    is_watched: bool,
+pub(super) struct Lifetime {
+    /// Since when there is neither a client nor a command.
+    idle_since: Option<Instant>,
+    is_alarm_set: bool,
+    /// No new clients are accepted.
+    pub(super) is_leaving: bool,
 }
 
 impl Server {
@@ -134,9 +139,7 @@ impl Server {
     }
 
     pub(super) fn accept_again(&mut self) {
-        let input = epoll::EventFlags::IN;
-        let watch = |fd: BorrowedFd<'_>, source: Source| epoll::add(&self.epoll, fd, source.data(), input);
-        let watched = self.listeners.each(watch);
+        let watched = self.listeners.each(|fd, source| source.watch(&self.epoll, fd));
         if let Err(error) = watched {
             warn!("watch the listeners: {error}");
         }
@@ -144,13 +147,12 @@ impl Server {
 
     fn admit(&mut self, fd: OwnedFd, peer: Option<u32>) {
         let key = self.key();
-        let flags = epoll::EventFlags::IN;
-        if let Err(error) = epoll::add(&self.epoll, &fd, Source::Connection(key).data(), flags) {
+        if let Err(error) = Source::Connection(key).watch(&self.epoll, &fd) {
             warn!("watch a connection: {error}");
             return;
         }
         self.totals.connections += 1;
-        self.idleness.since = None;
+        self.lifetime.idle_since = None;
         let mut connection = Connection::new(fd, peer);
         if self.connections.len() >= MAX_CONNECTIONS {
             self.totals.refuse(Why::Crowded);
@@ -167,21 +169,22 @@ impl Server {
 
     /// One alarm serves all connections that have not greeted. Most greet long before it.
     fn watch_greetings(&mut self) {
-        if self.are_greetings_watched {
+        if self.connections.is_greeting_alarm_set {
             return;
         }
-        let waiting = self.connections.iter().filter(|(_, c)| !c.greeted);
-        if let Some(first) = waiting.map(|(_, c)| c.arrived).min() {
-            self.are_greetings_watched = true;
+        if let Some(first) = self.connections.ungreeted().map(|(_, arrived)| arrived).min() {
+            self.connections.is_greeting_alarm_set = true;
             self.timers.set(first + GREETING_TIME, Alarm::Greetings);
         }
     }
 
     pub(super) fn on_greetings_due(&mut self) {
-        self.are_greetings_watched = false;
-        let is_silent = |c: &Connection| !c.greeted && c.arrived.elapsed() >= GREETING_TIME;
-        let silent = self.connections.iter().filter(|(_, c)| is_silent(c));
-        let keys: Vec<_> = silent.map(|(key, _)| key).collect();
+        self.connections.is_greeting_alarm_set = false;
+        let late = self
+            .connections
+            .ungreeted()
+            .filter(|(_, arrived)| arrived.elapsed() >= GREETING_TIME);
+        let keys: Vec<_> = late.map(|(key, _)| key).collect();
         for key in keys {
             self.drop_connection(key, "no greeting in time");
         }
@@ -197,7 +200,7 @@ impl Server {
         let port = listener.local_addr()?.port();
         let token = Token::random()?;
         token.publish(&self.options.folder, port)?;
-        epoll::add(&self.epoll, &listener, Source::Tcp.data(), epoll::EventFlags::IN)?;
+        Source::Tcp.watch(&self.epoll, &listener)?;
         info!("listens on 127.0.0.1:{port} for clients with the token");
         let file = identity(&self.options.folder.token());
         self.listeners.tcp = Some(Tcp {
@@ -243,29 +246,27 @@ impl Server {
 
     /// Starts the idle clock, if there are no clients and no commands.
     pub(super) fn start_idle_clock(&mut self) {
-        if self.connections.is_empty() && self.commands.is_empty() && self.idleness.since.is_none() {
-            self.idleness.since = Some(Instant::now());
+        if self.connections.is_empty() && self.commands.is_empty() && self.lifetime.idle_since.is_none() {
+            self.lifetime.idle_since = Some(Instant::now());
             self.watch_idleness();
         }
     }
 
     /// Sets at most one alarm: thousands of short calls end one after the other.
     fn watch_idleness(&mut self) {
-        let at = self
-            .idleness
-            .since
-            .and_then(|since| since.checked_add(self.options.idle));
+        let since = self.lifetime.idle_since;
+        let at = since.and_then(|since| since.checked_add(self.options.idle));
         // A time beyond the clock's range never comes.
-        if let Some(at) = at.filter(|_| !self.idleness.is_watched) {
-            self.idleness.is_watched = true;
+        if let Some(at) = at.filter(|_| !self.lifetime.is_alarm_set) {
+            self.lifetime.is_alarm_set = true;
             self.timers.set(at, Alarm::Idle);
         }
     }
 
     pub(super) fn on_idle(&mut self) {
-        self.idleness.is_watched = false;
+        self.lifetime.is_alarm_set = false;
         let idle = self.options.idle;
-        if self.idleness.since.is_some_and(|since| since.elapsed() >= idle) {
+        if self.lifetime.idle_since.is_some_and(|since| since.elapsed() >= idle) {
             info!("nobody has come for {} s: leaving", idle.as_secs());
             self.leave();
         } else {
@@ -275,15 +276,14 @@ impl Server {
 
     /// Accepts no more clients. Commands that run may end.
     pub(super) fn leave(&mut self) {
-        if !self.leaving {
-            self.leaving = true;
+        if !std::mem::replace(&mut self.lifetime.is_leaving, true) {
             self.listeners.close(&self.options.folder);
         }
         self.connections.touch_all();
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.leaving && self.commands.is_empty() && self.connections.iter().all(|(_, c)| c.waits_for_end())
+        self.lifetime.is_leaving && self.commands.is_empty() && self.connections.iter().all(|(_, c)| c.waits_for_end())
     }
 
     pub(super) fn on_signal(&mut self) {

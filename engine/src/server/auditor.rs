@@ -19,13 +19,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use log::debug;
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::cache::audit::{Due, Ran, Unaudited, Verdict, PRINTS};
 use crate::cache::Cache;
 use crate::observe::trace::Place;
 use crate::process::context::{Adjustment, Context};
+use crate::process::readable::is_readable;
 use crate::process::roster::OwnPlace;
 use crate::process::spawn::{self, Child, Launch, Spawner};
 use crate::wire::Strings;
@@ -49,26 +49,7 @@ pub struct Audit {
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Adjustment>,
-    attempts: usize,
-}
-
-impl Audit {
-    pub fn new(
-        cache: Arc<Cache>,
-        due: Box<Due>,
-        context: Arc<Context>,
-        adjustments: Arc<Vec<Adjustment>>,
-        control_group: Option<Adjustment>,
-    ) -> Audit {
-        Audit {
-            cache,
-            due,
-            context,
-            adjustments,
-            control_group,
-            attempts: 0,
-        }
-    }
+    pub attempts: usize,
 }
 
 struct State {
@@ -325,25 +306,11 @@ impl Launched<'_> {
 
 /// Waits for the end of the process. False if it takes too long.
 fn wait(child: &Child) -> bool {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        };
-        let mut end = [PollFd::new(&child.pidfd, PollFlags::IN)];
-        match poll(&mut end, Some(&left)) {
-            Ok(0) => return false,
-            Ok(_) => return true,
-            Err(rustix::io::Errno::INTR) => {}
-            // The caller kills the process: we could not see its end.
-            Err(error) => {
-                debug!("wait for process {}: {error}", child.pidfd.as_raw_fd());
-                return false;
-            }
-        }
-    }
+    is_readable(&child.pidfd, Instant::now() + LIMIT).unwrap_or_else(|error| {
+        // The caller kills the process: we could not see its end.
+        debug!("wait for process {}: {error}", child.pidfd.as_raw_fd());
+        false
+    })
 }
 
 #[cfg(test)]

@@ -136,7 +136,9 @@ impl Server {
 
     /// Asks a cache thread. If this may be the only question of a quiet moment, it is kept for `lead`.
     fn ask(&mut self, question: Question) {
-        let is_quiet = self.round.is_calm && !self.is_away.load(Ordering::Relaxed) && self.cache_threads.are_idle();
+        let is_quiet = self.round.is_calm
+            && !self.store_watch.is_leader_asking.load(Ordering::Relaxed)
+            && self.cache_threads.are_idle();
         match self.round.question.take() {
             None if is_quiet => self.round.question = Some(question),
             None => self.cache_threads.ask(question),

@@ -16,14 +16,14 @@ use rustix::process::{kill_process_group, Pid, Signal};
 use super::connection::ConnectionKey;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
-use super::starters::What;
+use super::starters::Work;
 use super::store_watch::StoreWait;
 use crate::cache::answer::Ticket;
 use crate::cache::cache_threads::{Job, Jobs};
 use crate::facts::diary::Telling;
 use crate::facts::status::Stamp;
 use crate::observe::trace::TraceRegion;
-use crate::park::{Ledger, NextParts};
+use crate::park::{Begun, Ledger, NextParts};
 use crate::process::context::{Adjustment, Context};
 use crate::process::spawn::{self, Child, Ended, NotStarted};
 use crate::process::terminal;
@@ -152,11 +152,11 @@ pub struct Command {
     pub state: State,
 }
 
-/// What is recorded of a command for the cache.
+/// Work is recorded of a command for the cache.
 pub struct Recording {
     /// The cache threads, which count a result that is not stored.
     jobs: Arc<Jobs>,
-    /// What the client is told.
+    /// Work the client is told.
     pub told: Told,
     /// The right and the duty to store the result.
     pub ticket: Option<Ticket>,
@@ -257,7 +257,8 @@ impl Waiting {
 }
 
 impl Starting {
-    pub fn run(self, child: Child, at: Instant, is_parked: bool, next_parts: Option<NextParts>) -> Running {
+    pub fn run(self, begun: Begun, at: Instant, is_parked: bool) -> Running {
+        let Begun { child, next_parts } = begun;
         let [stdin, stdout, stderr] = self.ours;
         let data = self.input;
         let capture = |fd| Capture { fd, held: Vec::new() };
@@ -282,30 +283,22 @@ impl Starting {
 }
 
 impl Order {
-    /// The outcome of a command that could not be started.
-    pub fn not_started(&self, why: NotStarted) -> Outcome {
+    /// The outcome of a command that has not run.
+    pub fn outcome(&self, verdict: Verdict) -> Outcome {
         Outcome {
             id: self.execute.id,
-            verdict: Verdict::NotStarted,
-            step: why.step,
-            code: why.errno,
+            verdict,
             queued: self.arrived.elapsed().as_micros() as u64,
-            wall: 0,
-            user: 0,
-            system: 0,
-            peak: 0,
+            ..Outcome::default()
         }
     }
 
-    /// The outcome of a command that was taken back before its start.
-    pub fn retracted(&self) -> Outcome {
-        let never = NotStarted {
-            step: Step::None,
-            errno: 0,
-        };
+    /// The outcome of a command that could not be started.
+    pub fn not_started(&self, why: NotStarted) -> Outcome {
         Outcome {
-            verdict: Verdict::Cancelled,
-            ..self.not_started(never)
+            step: why.step,
+            code: why.errno,
+            ..self.outcome(Verdict::NotStarted)
         }
     }
 }
@@ -346,7 +339,7 @@ impl Running {
 
     /// A process of the command has ended. Returns the work that is to be started next, if there is any.
     /// `clear_roster_entry` is called before the process is reaped.
-    pub fn next_part(&mut self, clear_roster_entry: impl FnOnce()) -> Option<What> {
+    pub fn next_part(&mut self, clear_roster_entry: impl FnOnce()) -> Option<Work> {
         let next_parts = self.next_parts.as_mut()?;
         let went_well = spawn::has_succeeded(&self.pidfd);
         if self.verdict != Verdict::Ran || (went_well && next_parts.next.is_none()) {
@@ -363,11 +356,11 @@ impl Running {
         self.parts_usage.include(&ended);
         next_parts.statuses.push(ended.status);
         if went_well {
-            next_parts.next.take().map(What::Part)
+            next_parts.next.take().map(Work::Part)
         } else {
             self.next_parts
                 .take()
-                .map(|next_parts| What::Driver(next_parts.statuses))
+                .map(|next_parts| Work::Driver(next_parts.statuses))
         }
     }
 
@@ -472,10 +465,10 @@ impl Running {
     pub fn watch(&self, epoll: &OwnedFd, key: CommandKey, on: bool) -> io::Result<()> {
         for (stream, capture) in self.captures.iter().enumerate() {
             if let Some(capture) = capture {
-                let data = Source::Capture(key, stream).data();
+                let source = Source::Capture(key, stream);
                 // Removed, not watched for nothing: epoll reports a closed pipe even then.
                 match on {
-                    true => epoll::add(epoll, &capture.fd, data, epoll::EventFlags::IN)?,
+                    true => source.watch(epoll, &capture.fd)?,
                     false => epoll::delete(epoll, &capture.fd)?,
                 }
             }

@@ -30,7 +30,7 @@ use super::observation::{observe, observe_next};
 use super::requests::ConnectionError;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
-use super::starters::{Job, Started, What};
+use super::starters::{Job, Started, Work};
 use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Uncached};
@@ -39,9 +39,7 @@ use crate::cache::keep::Ended;
 use crate::cache::lookup::inputs::{Inputs, Numbered};
 use crate::process::context::{self, Adjustment};
 use crate::process::spawn::{self, NotStarted};
-use crate::wire::{
-    self, Execute, Outcome, Reply, Stdio, Step, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why,
-};
+use crate::wire::{self, Execute, Outcome, Reply, Stdio, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why};
 
 /// From SIGTERM to SIGKILL for a command whose client is gone. We read the pipes of killed commands for the same time.
 const GRACE: Duration = Duration::from_secs(1);
@@ -178,49 +176,13 @@ impl Server {
         if descriptors.len() < wanted {
             return Err(wire::Malformed("a command without its descriptors").into());
         }
-        let Some(client) = &connection.client else {
-            return Err(wire::Malformed("a command over a connection without jobs").into());
-        };
-        let Some(env) = connection.environments.get(&execute.env) else {
-            return Err(wire::Malformed("a command in an environment that was not defined").into());
-        };
-        if connection.commands.contains_key(&execute.id) {
-            return Err(wire::Malformed("two commands of one number").into());
-        }
-        let (context, adjustments, control_group) = match &client.inherited {
-            Some(known) => (
-                known.context.clone(),
-                known.adjustments.clone(),
-                known.control_group.clone(),
-            ),
-            // Enough to look the command up. If it has to run, the client is examined then.
-            None => {
-                let asked = || context::umask_of(client.pid).unwrap_or(self.own.umask);
-                let umask = client.umask.unwrap_or_else(asked);
-                (Arc::new(self.own.with_umask(umask)), Arc::default(), None)
-            }
-        };
-        let has_context = client.inherited.is_some();
-        let (adjustments, env) = self.neighbors.hand(&client.session, adjustments, env.clone());
-        let size = execute.argv.size() + execute.input.len() + execute.cwd.len();
         let input = std::mem::take(&mut execute.input);
-        let order = Arc::new(Order {
-            connection: key,
-            session: client.session,
-            env,
-            context,
-            adjustments,
-            control_group,
-            has_context,
-            pin: client.pin,
-            terminal: client.wishes.terminal.filter(|_| execute.cached),
-            arrived: Instant::now(),
-            size,
-            execute,
-        });
-        connection.backlog += size;
-        connection.commands.insert(order.execute.id, command);
         let supplies = Supplies { input, descriptors };
+        let order = Arc::new(self.make_order(key, execute, supplies.input.len())?);
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.backlog += order.size;
+            connection.commands.insert(order.execute.id, command);
+        }
         let state = if order.execute.cached {
             let wait = self.ask_cache(command, &order, &supplies);
             State::Asking(Asking { supplies, wait })
@@ -231,6 +193,53 @@ impl Server {
         };
         self.commands.put(command, Command { order, state });
         Ok(())
+    }
+
+    /// Adds what the client's process and its build give to each of its commands.
+    fn make_order(
+        &mut self,
+        key: ConnectionKey,
+        execute: Box<Execute>,
+        input: usize,
+    ) -> Result<Order, wire::Malformed> {
+        let connection = self.connections.get(key);
+        let Some((connection, client)) = connection.and_then(|found| Some((found, found.client.as_ref()?))) else {
+            return Err(wire::Malformed("a command over a connection without jobs"));
+        };
+        let Some(env) = connection.environments.get(&execute.env) else {
+            return Err(wire::Malformed("a command in an environment that was not defined"));
+        };
+        if connection.commands.contains_key(&execute.id) {
+            return Err(wire::Malformed("two commands of one number"));
+        }
+        let (context, adjustments, control_group) = match &client.inherited {
+            Some(known) => (
+                known.context.clone(),
+                known.adjustments.clone(),
+                known.control_group.clone(),
+            ),
+            // Enough to look the command up. If it has to run, the client is examined then.
+            None => {
+                let asked = || context::umask_of(client.pid).unwrap_or(self.own.context.umask);
+                let umask = client.umask.unwrap_or_else(asked);
+                (Arc::new(self.own.context.with_umask(umask)), Arc::default(), None)
+            }
+        };
+        let (adjustments, env) = self.neighbors.with_jobserver(&client.session, adjustments, env.clone());
+        Ok(Order {
+            connection: key,
+            session: client.session,
+            env,
+            context,
+            adjustments,
+            control_group,
+            has_context: client.inherited.is_some(),
+            pin: client.pin,
+            terminal: client.wishes.terminal.filter(|_| execute.cached),
+            arrived: Instant::now(),
+            size: execute.argv.size() + input + execute.cwd.len(),
+            execute,
+        })
     }
 
     /// Queues a command for a slot. If its client does not read, that is done when it reads again.
@@ -304,9 +313,14 @@ impl Server {
         }
         if let (Some(due), Some(cache)) = (hit.due, self.cache_threads.opened()) {
             let group = order.control_group.clone().map(Adjustment::ControlGroup);
-            let (context, adjustments) = (order.context.clone(), order.adjustments.clone());
-            let audit = Audit::new(cache, due, context, adjustments, group);
-            self.auditor.push(audit);
+            self.auditor.push(Audit {
+                cache,
+                due,
+                context: order.context.clone(),
+                adjustments: order.adjustments.clone(),
+                control_group: group,
+                attempts: 0,
+            });
         }
         self.connections.shrink_backlog(order.connection, order.size);
         for (stream, bytes) in [hit.stdout, hit.stderr].iter().enumerate() {
@@ -314,12 +328,8 @@ impl Server {
                 .send_output(order.connection, order.execute.id, stream, bytes);
         }
         let outcome = Outcome {
-            id: order.execute.id,
-            verdict: Verdict::Ran,
-            step: Step::None,
             code: hit.code,
-            queued: order.arrived.elapsed().as_micros() as u64,
-            ..Outcome::default()
+            ..order.outcome(Verdict::Ran)
         };
         let processor = hit.processor;
         self.tell_cache_info(order, Told::Hit { processor });
@@ -332,7 +342,7 @@ impl Server {
     /// From `Asking` or `Waiting`: the client no longer wants the command.
     fn end_unstarted(&mut self, order: &Order) -> Next {
         self.connections.shrink_backlog(order.connection, order.size);
-        self.tell(order, &order.retracted());
+        self.tell(order, &order.outcome(Verdict::Cancelled));
         Next::Over
     }
 
@@ -368,12 +378,8 @@ impl Server {
             Ok(opened) => opened,
             Err(error) => return self.not_started(key, order, &Resources::default(), NotStarted::engine(&error)),
         };
-        let roster_entry = self.roster.reserve();
-        let processor = if order.pin {
-            self.pins.take(order.context.processors())
-        } else {
-            None
-        };
+        let roster_entry = self.guard.roster.reserve();
+        let processor = order.pin.then(|| self.pins.take(order.context.processors())).flatten();
         starting.resources = Resources {
             processor,
             roster_entry: roster_entry.map(|(number, _)| number),
@@ -382,8 +388,8 @@ impl Server {
         let job = Job {
             key,
             order: order.clone(),
-            what: What::Command,
-            log: recording.and_then(|recording| observe(recording, order, &self.parking)),
+            work: Work::Command,
+            trace: recording.and_then(|recording| observe(recording, order, &self.parking)),
             stdio: Arc::new(stdio),
             processor,
             roster_entry,
@@ -409,18 +415,18 @@ impl Server {
     }
 
     /// From `Starting`: the command runs.
-    fn started(&mut self, key: CommandKey, order: &Order, mut starting: Starting, mut started: Started) -> Next {
-        let child = match started.child {
-            Ok(child) => child,
+    fn started(&mut self, key: CommandKey, order: &Order, mut starting: Starting, started: Started) -> Next {
+        let mut begun = match started.begun {
+            Ok(begun) => begun,
             Err(why) => return self.not_started(key, order, &starting.resources, why),
         };
         if let Some(recording) = &mut starting.recording {
-            let next_parts = started.next_parts.as_mut();
+            let next_parts = begun.next_parts.as_mut();
             recording.driver = next_parts.and_then(|next_parts| next_parts.driver.take());
             recording.expect_part();
         }
         let is_cancelled = starting.is_cancelled;
-        let mut running = Box::new(starting.run(child, started.at, started.is_parked, started.next_parts));
+        let mut running = Box::new(starting.run(begun, started.at, started.is_parked));
         if order.execute.timeout > 0 {
             let timeout = Duration::from_micros(order.execute.timeout);
             // A deadline beyond the clock's range never comes.
@@ -437,8 +443,7 @@ impl Server {
 
     /// Has epoll watch the process and the pipes of a command that has just started.
     fn watch(&self, key: CommandKey, running: &mut Running) -> io::Result<()> {
-        let input = epoll::EventFlags::IN;
-        epoll::add(&self.epoll, &running.pidfd, Source::End(key).data(), input)?;
+        Source::End(key).watch(&self.epoll, &running.pidfd)?;
         running.watch(&self.epoll, key, true)?;
         running.feed();
         if let Some(feed) = &running.feed {
@@ -464,11 +469,10 @@ impl Server {
 
     /// The next part runs of a command that is started part by part.
     fn part_started(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, started: Started) -> Next {
-        match started.child {
-            Ok(child) => {
-                running.continue_with(child);
-                let data = Source::End(key).data();
-                match epoll::add(&self.epoll, &running.pidfd, data, epoll::EventFlags::IN) {
+        match started.begun {
+            Ok(begun) => {
+                running.continue_with(begun.child);
+                match Source::End(key).watch(&self.epoll, &running.pidfd) {
                     Ok(()) => Next::Stay(State::Running(running)),
                     Err(error) => self.not_seen(key, order, &running, &error.into()),
                 }
@@ -483,7 +487,7 @@ impl Server {
     }
 
     fn has_output(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, stream: usize) -> Next {
-        if !running.read(stream, &mut self.scratch) {
+        if !running.read(stream, &mut self.round.scratch) {
             return self.done_if_over(key, order, running);
         }
         let held = running.take_output(stream);
@@ -531,19 +535,19 @@ impl Server {
         }
         let streams = running.next_parts.as_ref().map(|next_parts| next_parts.streams.clone());
         let entry = running.resources.roster_entry;
-        let roster_entry = entry.map(|entry| self.roster.place(entry));
+        let roster_entry = entry.map(|entry| self.guard.roster.place(entry));
         let next = running.next_part(|| {
             let entries = roster_entry.iter();
             entries.for_each(|(_, process)| process.store(0, Ordering::Release));
         });
         let streams = match (next, streams) {
-            (Some(what), Some(stdio)) => {
+            (Some(work), Some(stdio)) => {
                 let recording = running.recording.as_mut();
                 let job = Job {
                     key,
                     order: order.clone(),
-                    log: recording.and_then(|recording| observe_next(recording, order, &what, &self.parking)),
-                    what,
+                    trace: recording.and_then(|recording| observe_next(recording, order, &work, &self.parking)),
+                    work,
                     stdio,
                     processor: running.resources.processor,
                     roster_entry,
@@ -558,7 +562,7 @@ impl Server {
         // Until now we held the other ends of the pipes, so everything is in them already.
         if streams.is_some() {
             drop(streams);
-            running.drain(&mut self.scratch);
+            running.drain(&mut self.round.scratch);
         }
         self.done_if_over(key, order, running)
     }
@@ -596,10 +600,9 @@ impl Server {
             return Next::Stay(State::Running(running));
         }
         // If members of its group still run, the alarm that kills them finishes the command.
+        let followed = &mut self.round.followed;
         if running.is_dying()
-            && self
-                .round
-                .followed
+            && followed
                 .get_or_insert_with(spawn::followed_groups)
                 .contains(&running.pid)
         {
@@ -690,7 +693,7 @@ impl Server {
             self.pins.give_back(processor);
         }
         if let Some(roster_entry) = resources.roster_entry {
-            self.roster.strike(roster_entry);
+            self.guard.roster.strike(roster_entry);
         }
     }
 
@@ -713,7 +716,7 @@ impl Server {
         self.start_idle_clock();
     }
 
-    /// Tells the client what the cache knows of a command.
+    /// Tells the client work the cache knows of a command.
     fn tell_cache_info(&mut self, order: &Order, told: Told) {
         let id = order.execute.id;
         let reply = Reply::Told { id, told };

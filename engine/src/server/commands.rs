@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::command::{Command, Order, Running, State};
+use super::connection::Connection;
 use super::slots::CommandKey;
 use super::store_watch::StoreWait;
 
@@ -28,6 +29,11 @@ impl Commands {
         self.0
             .get(&key)
             .is_some_and(|command| matches!(command.state, State::Waiting(_)))
+    }
+
+    pub fn waiting_of<'a>(&'a self, connection: &'a Connection) -> impl Iterator<Item = CommandKey> + 'a {
+        let keys = connection.commands.values().copied();
+        keys.filter(|key| self.is_waiting(*key))
     }
 
     pub fn running(&self) -> impl Iterator<Item = (CommandKey, &Order, &Running)> {

@@ -1,6 +1,7 @@
 //! All connections, and those that have to be looked at when the round ends.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use super::connection::{Client, Connection, ConnectionKey};
 use crate::wire::{self, Reply};
@@ -9,6 +10,7 @@ use crate::wire::{self, Reply};
 pub struct Connections {
     map: HashMap<ConnectionKey, Connection>,
     touched: Vec<ConnectionKey>,
+    pub is_greeting_alarm_set: bool,
 }
 
 impl Connections {
@@ -38,6 +40,12 @@ impl Connections {
 
     pub fn iter(&self) -> impl Iterator<Item = (ConnectionKey, &Connection)> {
         self.map.iter().map(|(key, connection)| (*key, connection))
+    }
+
+    /// Connections that have not greeted yet, and when they arrived.
+    pub fn ungreeted(&self) -> impl Iterator<Item = (ConnectionKey, Instant)> + '_ {
+        let ungreeted = self.iter().filter(|(_, connection)| !connection.greeted);
+        ungreeted.map(|(key, connection)| (key, connection.arrived))
     }
 
     /// What a client has said of itself, if it may send commands.

@@ -13,14 +13,13 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::time::{
-    timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
-};
+use rustix::time::{timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
 use super::{Server, EVENTS};
 use crate::cache::cache_threads::{Done, Job};
 use crate::facts::file_view::FileView;
 use crate::process::prompt::make_prompt;
+use crate::process::readable::timespec;
 
 /// How long clients wait before the other thread takes the lead.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -32,7 +31,7 @@ struct Lead {
     server: Mutex<MaybeServer>,
     alarm: OwnedFd,
     /// One of the two threads is answering a question.
-    is_away: Arc<AtomicBool>,
+    is_asking: Arc<AtomicBool>,
     over: Mutex<Sender<(MaybeServer, io::Result<()>)>>,
 }
 
@@ -47,7 +46,7 @@ enum LeadEnd {
 pub(super) fn serve(server: Server) -> io::Result<()> {
     let (over, end) = mpsc::channel();
     let lead = Arc::new(Lead {
-        is_away: server.is_away.clone(),
+        is_asking: server.store_watch.is_leader_asking.clone(),
         server: Mutex::new(Some(Box::new(server))),
         alarm: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
         over: Mutex::new(over),
@@ -101,7 +100,7 @@ impl Lead {
                 continue;
             };
             let (who, reports) = (question.who, server.cache_threads.reports());
-            self.is_away.store(true, Ordering::Relaxed);
+            self.is_asking.store(true, Ordering::Relaxed);
             self.set_alarm(PATIENCE);
             drop(place);
             let answer = cache.ask(question, &mut file_view);
@@ -110,7 +109,7 @@ impl Lead {
                 Err(TryLockError::Poisoned(place)) => Some(place.into_inner()),
                 Err(TryLockError::WouldBlock) => None,
             };
-            self.is_away.store(false, Ordering::Relaxed);
+            self.is_asking.store(false, Ordering::Relaxed);
             let Some(mut found) = led else {
                 if let Some(answer) = answer {
                     reports.put(Done::Answered { who, answer });
@@ -140,10 +139,9 @@ impl Lead {
 
     /// A duration of zero switches the alarm off.
     fn set_alarm(&self, time: Duration) {
-        let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
         let time = Itimerspec {
-            it_interval: nothing,
-            it_value: super::timespec(time),
+            it_interval: timespec(Duration::ZERO),
+            it_value: timespec(time),
         };
         if let Err(error) = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &time) {
             log::warn!("an alarm could not be set: {error}");
@@ -154,13 +152,13 @@ impl Lead {
 impl Server {
     /// Waits for events until the next alarm.
     fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
-        let wait = if !self.connections.is_any_touched() {
+        let wait = if self.connections.is_any_touched() {
+            Some(Duration::ZERO)
+        } else {
             let next = self.timers.next();
             next.map(|at| at.saturating_duration_since(std::time::Instant::now()))
-        } else {
-            Some(Duration::ZERO)
         };
-        let wait = wait.map(super::timespec);
+        let wait = wait.map(timespec);
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), wait.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),

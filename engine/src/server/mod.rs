@@ -11,9 +11,11 @@ mod command_flow;
 mod commands;
 mod connection;
 mod connections;
+mod guard;
 mod lead;
 mod neighbors;
 mod observation;
+mod own_process;
 mod report;
 mod requests;
 mod sessions;
@@ -24,44 +26,41 @@ mod store_watch;
 mod timers;
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use log::{debug, info};
-use rustix::event::{epoll, Timespec};
+use log::info;
+use rustix::event::epoll;
 
 use crate::cache::answer::Question;
 use crate::cache::cache_threads::CacheThreads;
 use crate::files::folder::Folder;
 use crate::park::{Ledger, Parking};
-use crate::process::context::{self, Context};
 use crate::process::guardian::Guardian;
 use crate::process::pins::Pins;
-use crate::process::place::Place;
 use crate::process::roster::Roster;
 use crate::process::service::{open_signals, raise_descriptor_limit};
 use crate::report::status::Totals;
 use crate::wire::Verdict;
-use arrivals::{Idleness, Listeners};
+use arrivals::{Lifetime, Listeners};
 use auditor::Auditor;
 use command_flow::Event;
 use commands::Commands;
 use connection::ConnectionKey;
 use connections::Connections;
+use guard::Guard;
+use neighbors::Neighbors;
+use own_process::OwnProcess;
 use sessions::Sessions;
 use slots::Slots;
 use source::Source;
 use starters::Starters;
+use store_watch::StoreWatch;
 use timers::{Alarm, Timers};
-
-use self::neighbors::Neighbors;
 
 const EVENTS: usize = 256;
 const SCRATCH: usize = 256 << 10;
@@ -74,24 +73,8 @@ struct Round {
     followed: Option<HashSet<i32>>,
     /// The only question to the cache in this round.
     question: Option<Question>,
-}
-
-/// Our program's file as it was at our start. When it is replaced, a newer engine should take over.
-struct Program {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
-}
-
-impl Program {
-    fn own() -> Program {
-        let path = std::env::current_exe().unwrap_or_default();
-        let identity = identity(&path);
-        Program { path, identity }
-    }
-
-    fn is_replaced(&self) -> bool {
-        self.identity != identity(&self.path)
-    }
+    /// A buffer for reads, kept over all rounds.
+    scratch: Vec<u8>,
 }
 
 pub struct Options {
@@ -117,27 +100,18 @@ pub struct Server {
     neighbors: Neighbors,
     starters: Starters,
     cache_threads: CacheThreads,
-    store_watch: store_watch::StoreWatch,
+    store_watch: StoreWatch,
     auditor: Auditor,
     parking: Arc<Parking>,
     ledger: Arc<Ledger>,
-    roster: Roster,
-    guardian: Guardian,
-    guardian_end: Option<OwnedFd>,
+    guard: Guard,
     timers: Timers,
     totals: Totals,
-    place: Place,
-    own: Context,
-    program: Program,
+    own: OwnProcess,
     pins: Pins,
     keys: u64,
-    started: Instant,
-    idleness: Idleness,
-    are_greetings_watched: bool,
-    leaving: bool,
+    lifetime: Lifetime,
     round: Round,
-    scratch: Vec<u8>,
-    is_away: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -146,22 +120,16 @@ impl Server {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let signals = open_signals()?;
         unix.set_nonblocking(true)?;
-        epoll::add(&epoll, &unix, Source::Unix.data(), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &signals, Source::Signals.data(), epoll::EventFlags::IN)?;
-        let pid = std::process::id();
-        let own = context::Reader::new(pid)?.read()?;
+        Source::Unix.watch(&epoll, &unix)?;
+        Source::Signals.watch(&epoll, &signals)?;
+        let own = OwnProcess::read()?;
         let ledger = Arc::new(Ledger::default());
-        let parking = Arc::new(Parking::open(&options.folder, &mut roster, &own, &ledger));
+        let parking = Arc::new(Parking::open(&options.folder, &mut roster, &own.context, &ledger));
         let starters = Starters::new(&parking)?;
-        epoll::add(&epoll, starters.bell(), Source::Starters.data(), epoll::EventFlags::IN)?;
+        Source::Starters.watch(&epoll, starters.bell())?;
         let home = options.folder.clone();
         let cache_threads = CacheThreads::new(Box::new(move |jobs, asked| cache::open(&home, jobs, asked)))?;
-        epoll::add(
-            &epoll,
-            cache_threads.bell(),
-            Source::Cache.data(),
-            epoll::EventFlags::IN,
-        )?;
+        Source::Cache.watch(&epoll, cache_threads.bell())?;
         raise_descriptor_limit();
         let mut server = Server {
             epoll,
@@ -174,31 +142,23 @@ impl Server {
             neighbors: Neighbors::new(&options),
             starters,
             cache_threads,
-            store_watch: store_watch::StoreWatch::default(),
+            store_watch: StoreWatch::default(),
             auditor: Auditor::new(roster.keep()),
             parking,
             ledger,
-            roster,
-            guardian,
-            guardian_end: None,
+            guard: Guard::new(roster, guardian),
             timers: Timers::default(),
             totals: Totals::default(),
-            place: Place::of(pid).map_err(io::Error::other)?,
             own,
-            program: Program::own(),
             pins: Pins::default(),
             keys: 0,
-            started: Instant::now(),
-            idleness: Idleness::default(),
-            are_greetings_watched: false,
-            leaving: false,
+            lifetime: Lifetime::default(),
             round: Round {
                 is_calm: true,
                 followed: None,
                 question: None,
+                scratch: vec![0; SCRATCH],
             },
-            scratch: vec![0; SCRATCH],
-            is_away: Arc::default(),
             options,
         };
         server.watch_guardian();
@@ -231,7 +191,7 @@ impl Server {
         self.parking.close();
         self.auditor.close();
         self.cache_threads.close();
-        info!("left after {} s", self.started.elapsed().as_secs());
+        info!("left after {} s", self.own.started.elapsed().as_secs());
     }
 
     fn take(&mut self, source: Source) {
@@ -247,38 +207,6 @@ impl Server {
             Source::End(key) => self.on_event(key, Event::Ended),
             Source::Feed(key) => self.on_event(key, Event::Input),
             Source::Capture(key, stream) => self.on_event(key, Event::Output(stream)),
-        }
-    }
-
-    fn watch_guardian(&mut self) {
-        match self.guardian.watch() {
-            Ok(end) => self.keep_guardian_end(end),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => self.replace_guardian(),
-            // The kernel is old, or refuses to watch a process.
-            Err(error) => debug!("watch the guardian: {error}"),
-        }
-    }
-
-    fn keep_guardian_end(&mut self, end: OwnedFd) {
-        let flags = epoll::EventFlags::IN;
-        match epoll::add(&self.epoll, &end, Source::Guardian.data(), flags) {
-            Ok(()) => self.guardian_end = Some(end),
-            Err(error) => debug!("watch the guardian: {error}"),
-        }
-    }
-
-    /// The guardian was killed. Without one, nothing would end our commands if we were killed.
-    fn replace_guardian(&mut self) {
-        self.guardian_end = None;
-        match self.guardian.replace(&self.roster) {
-            Ok(end) => {
-                info!("the guardian was killed; another stands in for it");
-                self.keep_guardian_end(end);
-            }
-            Err(error) => {
-                info!("the guardian was killed, and there is no other ({error}): leaving");
-                self.stop_now();
-            }
         }
     }
 
@@ -321,7 +249,7 @@ impl Server {
             }
         }
         let wants = connection.wants();
-        if self.leaving && connection.commands.is_empty() && !wants.1 && !connection.waits_for_end() {
+        if self.lifetime.is_leaving && connection.commands.is_empty() && !wants.1 && !connection.waits_for_end() {
             return self.drop_connection(key, "the engine is leaving");
         }
         if wants != connection.interest {
@@ -367,9 +295,8 @@ impl Server {
             return;
         }
         if let Some(client) = &connection.client {
-            let commands = connection.commands.values().copied();
-            let waiting = commands.filter(|command| self.commands.is_waiting(*command));
-            self.slots.retract(&client.session, &waiting.collect());
+            let waiting = self.commands.waiting_of(connection).collect();
+            self.slots.retract(&client.session, &waiting);
         }
     }
 
@@ -379,8 +306,7 @@ impl Server {
             return;
         };
         if let Some(client) = &connection.client {
-            let commands = connection.commands.values().copied();
-            let mut waiting: Vec<_> = commands.filter(|command| self.commands.is_waiting(*command)).collect();
+            let mut waiting: Vec<_> = self.commands.waiting_of(connection).collect();
             waiting.sort_unstable();
             for command in waiting {
                 self.slots.submit(client.session, command);
@@ -389,16 +315,4 @@ impl Server {
             self.connections.touch(key);
         }
     }
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: duration.as_secs() as i64,
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
 }

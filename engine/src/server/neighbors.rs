@@ -63,24 +63,12 @@ impl Neighbors {
 
     /// Whether a session may start a command beside its running ones. On yes, it holds the token for that.
     fn admits(&mut self, session: &SessionId, running: usize) -> bool {
-        if running == 0 {
-            if let Some(build) = self.builds.get_mut(session) {
-                build.hold = None;
-            }
-        } else {
-            let hold = self.hold(session);
-            if let Some(build) = self.builds.get_mut(session) {
-                build.hold = hold;
-            } else if hold.is_some() {
-                let build = BuildLimits {
-                    hold,
-                    ..BuildLimits::default()
-                };
-                self.builds.insert(*session, build);
-            }
-            if hold.is_some() {
-                return false;
-            }
+        let hold = if running == 0 { None } else { self.hold(session) };
+        if hold.is_some() || self.builds.contains_key(session) {
+            self.builds.entry(*session).or_default().hold = hold;
+        }
+        if hold.is_some() {
+            return false;
         }
         self.brake.started();
         true
@@ -104,7 +92,7 @@ impl Neighbors {
     }
 
     /// The descriptors and variables of a session's jobserver, added to the client's.
-    pub(super) fn hand(
+    pub(super) fn with_jobserver(
         &mut self,
         session: &SessionId,
         adjustments: Arc<Vec<Adjustment>>,
@@ -167,8 +155,7 @@ impl Server {
         };
         let session = client.session;
         let (jobs, ..) = self.slots.of(&session);
-        self.keys += 1;
-        let key = self.keys;
+        let key = self.key();
         let build = self.neighbors.builds.entry(session).or_default();
         build.no_brake = policy.no_brake;
         build.load = (policy.load > 0).then(|| f64::from(policy.load) / 100.0);
@@ -228,8 +215,7 @@ impl Server {
             }
             match (build.hold, &mut build.pool) {
                 (Some(Hold::Tokens), Some(pool)) if !pool.watched => {
-                    let data = Source::Tokens(build.key).data();
-                    match epoll::add(&self.epoll, pool.bell(), data, epoll::EventFlags::IN) {
+                    match Source::Tokens(build.key).watch(&self.epoll, pool.bell()) {
                         Ok(()) => pool.watched = true,
                         Err(error) => warn!("watch a jobserver: {error}"),
                     }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::command::{Order, Recording};
-use super::starters::{Log, What};
+use super::starters::{TraceSetup, Work};
 use crate::facts::status::Stamp;
 use crate::observe::trace::program::is_static;
 use crate::observe::trace::TraceRegion;
@@ -16,7 +16,7 @@ use crate::wire::{Stdio, Strings, UnstoredReason};
 use crate::witness;
 
 /// Prepares the observation of a command, if its result is to be stored.
-pub(super) fn observe(recording: &mut Recording, order: &Order, parking: &Parking) -> Option<Log> {
+pub(super) fn observe(recording: &mut Recording, order: &Order, parking: &Parking) -> Option<TraceSetup> {
     recording.ticket.as_ref()?;
     if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
         recording.give_up(UnstoredReason::PrintsElsewhere);
@@ -30,24 +30,29 @@ pub(super) fn observe(recording: &mut Recording, order: &Order, parking: &Parkin
         recording.give_up(UnstoredReason::TooManyAtOnce);
         return None;
     };
-    let (program, log) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));
+    let (program, trace) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));
     trace_region.expect(program);
     recording.trace_region = Some(trace_region);
     recording.started = Stamp::now();
-    Some(log)
+    Some(trace)
 }
 
 /// The same for the next part of a command. A driver that is told how its parts ended is not observed.
-pub(super) fn observe_next(recording: &mut Recording, order: &Order, what: &What, parking: &Parking) -> Option<Log> {
+pub(super) fn observe_next(
+    recording: &mut Recording,
+    order: &Order,
+    work: &Work,
+    parking: &Parking,
+) -> Option<TraceSetup> {
     let trace_region = recording.trace_region.as_mut()?;
     trace_region.mark();
-    match what {
-        What::Part(part) => {
-            let (program, log) = note_in(trace_region, parking.library()?, order, (&part.argv, &part.env));
+    match work {
+        Work::Part(part) => {
+            let (program, trace) = note_in(trace_region, parking.library()?, order, (&part.argv, &part.env));
             trace_region.expect(program);
-            Some(log)
+            Some(trace)
         }
-        What::Command | What::Driver(_) => None,
+        Work::Command | Work::Driver(_) => None,
     }
 }
 
@@ -57,7 +62,7 @@ fn note_in(
     library: &CStr,
     order: &Order,
     (argv, env): (&Strings, &Strings),
-) -> (Option<PathBuf>, Log) {
+) -> (Option<PathBuf>, TraceSetup) {
     let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
     let found = Program::find(&candidates, &order.execute.cwd);
     let called = found.as_ref().map_or(c"", |(_, called)| called);
@@ -80,10 +85,10 @@ fn note_in(
     let is_replaced =
         |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") && argv.is_none() || entry.starts_with(b"WAFPARK_TRACE=");
     let others = env.iter().filter(|entry| !is_replaced(entry));
-    let log = Log {
+    let trace = TraceSetup {
         place: trace_region.place(),
         env: others.chain(variables.iter().map(Vec::as_slice)).collect(),
         argv,
     };
-    (Some(program), log)
+    (Some(program), trace)
 }

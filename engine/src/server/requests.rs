@@ -44,7 +44,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        let received = connection.receive(&mut self.scratch);
+        let received = connection.receive(&mut self.round.scratch);
         self.connections.touch(key);
         match received {
             Ok(Received::Nothing) => {}
@@ -88,7 +88,7 @@ impl Server {
                 }
                 Err(malformed) => return Err(malformed.into()),
                 Ok(Request::Execute(execute)) => {
-                    if !std::mem::replace(&mut refreshed, true) && refresh_context(connection, &self.own) {
+                    if !std::mem::replace(&mut refreshed, true) && refresh_context(connection, &self.own.context) {
                         self.update_autogroup();
                     }
                     self.on_execute(key, execute)?;
@@ -150,9 +150,7 @@ impl Server {
                 let json = self.report().to_string().into_bytes();
                 self.connections.reply(key, &Reply::Report { json });
             }
-            Request::Cache { question } => {
-                self.on_question(key, &question);
-            }
+            Request::Cache { question } => self.on_question(key, &question),
             Request::Policy(policy) => self.on_policy(key, &policy)?,
             Request::Caching(caching) => self.on_caching(key, &caching)?,
             Request::Listen => {
@@ -178,26 +176,19 @@ impl Server {
             return Err(self.refuse(key, Why::Version, &ours));
         }
         let peer = self.connections.get(key).and_then(|c| c.peer);
-        let trusted = peer.is_some() || self.listeners.admit(&hello.token);
-        if !trusted {
+        if peer.is_none() && !self.listeners.admit(&hello.token) {
             return Err(self.refuse(key, Why::Token, "wrong token"));
         }
-        if !self.leaving && self.sessions.is_empty() && self.program.is_replaced() {
+        if !self.lifetime.is_leaving && self.sessions.is_empty() && self.own.is_replaced() {
             info!("the program on disk is another by now: leaving to make room for it");
             self.leave();
         }
-        if self.leaving {
+        if self.lifetime.is_leaving {
             return Err(self.refuse(key, Why::Leaving, "the engine is leaving"));
         }
         let pid = peer.unwrap_or(hello.pid);
-        let client = if hello.jobs == 0 {
-            None
-        } else {
-            match self.admit_client(hello, pid) {
-                Ok(client) => Some(client),
-                Err((why, reason)) => return Err(self.refuse(key, why, &reason)),
-            }
-        };
+        let admitted = (hello.jobs > 0).then(|| self.admit_client(hello, pid)).transpose();
+        let client = admitted.map_err(|(why, reason)| self.refuse(key, why, &reason))?;
         let slots = self.slots.capacity() as u32;
         if let Some(connection) = self.connections.get_mut(key) {
             connection.greeted = true;
@@ -218,7 +209,7 @@ impl Server {
     fn admit_client(&mut self, hello: &Hello, pid: u32) -> Result<Client, (Why, String)> {
         let is_late = hello.wishes & wire::WISH_LATE != 0;
         let inherited = if is_late {
-            self.place.shows(pid).map_err(|reason| (Why::Place, reason))?;
+            self.own.place.shows(pid).map_err(|reason| (Why::Place, reason))?;
             None
         } else {
             Some(self.examine(pid)?)
@@ -256,17 +247,17 @@ impl Server {
     fn examine(&mut self, pid: u32) -> Result<Inherited, (Why, String)> {
         let failed = |e: io::Error| (Why::Place, format!("process {pid} cannot be examined: {e}"));
         let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
-        let control_group = match self.place.serves(&place) {
+        let control_group = match self.own.place.serves(&place) {
             Ok(control_group) => control_group,
-            Err(what) if self.place.is_cell_beside(&place) => return Err(self.leave_for_larger_engine(what)),
+            Err(what) if self.own.place.is_cell_beside(&place) => return Err(self.leave_for_larger_engine(what)),
             Err(what) => return Err((Why::Place, what)),
         };
         let reader = context::Reader::new(pid).map_err(failed)?;
         let context = reader.read().map_err(failed)?;
-        if let Some(what) = context.beyond(&self.own) {
+        if let Some(what) = context.beyond(&self.own.context) {
             return Err(self.leave_for_larger_engine(what.to_owned()));
         }
-        let adjustments = Arc::new(context.adjustments(&self.own));
+        let adjustments = Arc::new(context.adjustments(&self.own.context));
         let context = Arc::new(context);
         Ok(Inherited {
             reader,
@@ -307,9 +298,11 @@ impl Server {
 
     pub(super) fn refuse(&mut self, key: ConnectionKey, why: Why, reason: &str) -> ConnectionError {
         self.count_refusal(key, why, reason);
-        let reason = reason.into();
-        self.connections.reply(key, &Reply::Refused { why, reason });
         if let Some(connection) = self.connections.get_mut(key) {
+            connection.reply(&Reply::Refused {
+                why,
+                reason: reason.into(),
+            });
             // The peer may be gone already.
             let _ = connection.flush();
         }

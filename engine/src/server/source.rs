@@ -2,7 +2,9 @@
 //!
 //! Pure. Keys are never reused, so an event for something that is gone finds nothing.
 
-use rustix::event::epoll::EventData;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll::{self, EventData};
 
 use super::connection::ConnectionKey;
 use super::slots::CommandKey;
@@ -47,6 +49,11 @@ impl Source {
             Source::Guardian => (11, 0),
         };
         EventData::new_u64(kind << 56 | key & KEY)
+    }
+
+    /// Watches a descriptor for input.
+    pub fn watch(self, epoll: &OwnedFd, fd: impl AsFd) -> rustix::io::Result<()> {
+        epoll::add(epoll, fd, self.data(), epoll::EventFlags::IN)
     }
 
     pub fn of(data: EventData) -> Source {

@@ -17,7 +17,7 @@ use log::debug;
 use super::command::Order;
 use super::slots::CommandKey;
 use crate::observe::trace::Place;
-use crate::park::{Awaited, Begun, NextParts, Parking, Part, Turn};
+use crate::park::{Awaited, Begun, Parking, Part, Turn};
 use crate::process::context::{self, Adjustment};
 use crate::process::headroom::Headroom;
 use crate::process::mailbox::{Bell, Mailbox};
@@ -26,15 +26,15 @@ use crate::process::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::{Stdio, Strings};
 
 /// More threads would only wait for each other in the kernel.
-const MOST: usize = 16;
+const MAX_THREADS: usize = 16;
 
 /// A command to be started.
 pub struct Job {
     pub key: CommandKey,
     pub order: Arc<Order>,
-    pub what: What,
+    pub work: Work,
     /// How it is observed.
-    pub log: Option<Log>,
+    pub trace: Option<TraceSetup>,
     /// The command's streams. `None` is the null device.
     pub stdio: Arc<[Option<OwnedFd>; 3]>,
     pub processor: Option<usize>,
@@ -45,7 +45,7 @@ pub struct Job {
 }
 
 /// Where a command writes its trace, and the environment for that if the program is not parked.
-pub struct Log {
+pub struct TraceSetup {
     pub place: Place,
     pub env: Strings,
     /// The command line that runs it under observation, if it is not its own.
@@ -53,7 +53,7 @@ pub struct Log {
 }
 
 /// The whole command, or what is left of it.
-pub enum What {
+pub enum Work {
     Command,
     Part(Part),
     /// Its driver, with the statuses of the parts.
@@ -63,10 +63,8 @@ pub enum What {
 pub struct Started {
     pub key: CommandKey,
     pub at: Instant,
-    pub child: Result<Child, NotStarted>,
+    pub begun: Result<Begun, NotStarted>,
     pub is_parked: bool,
-    /// What is left of the command after this process.
-    pub next_parts: Option<NextParts>,
 }
 
 impl Started {
@@ -74,9 +72,8 @@ impl Started {
         Started {
             key,
             at: Instant::now(),
-            child: Err(NotStarted::engine(error)),
+            begun: Err(NotStarted::engine(error)),
             is_parked: false,
-            next_parts: None,
         }
     }
 }
@@ -84,7 +81,7 @@ impl Started {
 pub struct Starters {
     jobs: Sender<Job>,
     own: Starter,
-    starting: Starting,
+    shared: Shared,
     /// Threads that run, and their limit. A thread never ends: the processes that it has started would end with it.
     threads: usize,
     most: usize,
@@ -92,9 +89,9 @@ pub struct Starters {
     open: Arc<AtomicUsize>,
 }
 
-/// What the threads share.
+/// Work the threads share.
 #[derive(Clone)]
-struct Starting {
+struct Shared {
     orders: Arc<Mutex<Receiver<Job>>>,
     started: Arc<Mailbox<Started>>,
     null: Arc<OwnedFd>,
@@ -106,12 +103,12 @@ impl Starters {
         let (jobs, orders) = mpsc::channel();
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         let null = Arc::new(OwnedFd::from(null));
-        let most = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
+        let most = thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS));
         let own = Starter::new(null.clone(), parking.clone())?;
         Ok(Starters {
             jobs,
             own,
-            starting: Starting {
+            shared: Shared {
                 orders: Arc::new(Mutex::new(orders)),
                 started: Arc::new(Mailbox::new()?),
                 null,
@@ -127,8 +124,8 @@ impl Starters {
     pub fn start(&mut self, job: Job) {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         if open > self.threads && self.threads < self.most {
-            let (starting, open) = (self.starting.clone(), self.open.clone());
-            let work = move || work(starting, &open);
+            let (shared, open) = (self.shared.clone(), self.open.clone());
+            let work = move || work(shared, &open);
             match thread::Builder::new().name("start".to_owned()).spawn(work) {
                 Ok(_) => self.threads += 1,
                 Err(error) => debug!("no thread to start commands: {error}"),
@@ -142,7 +139,7 @@ impl Starters {
         self.open.fetch_sub(1, Ordering::Relaxed);
         let key = job.key;
         let started = self.own.start(job, false);
-        self.starting
+        self.shared
             .started
             .put(started.unwrap_or_else(|_| Started::not(key, &io::ErrorKind::WouldBlock.into())));
     }
@@ -161,22 +158,22 @@ impl Starters {
 
     /// Readable when commands have been started.
     pub fn bell(&self) -> &Bell {
-        &self.starting.started.bell
+        &self.shared.started.bell
     }
 
     pub fn take_started(&self) -> Vec<Started> {
-        self.starting.started.take()
+        self.shared.started.take()
     }
 }
 
-fn work(starting: Starting, open: &AtomicUsize) {
+fn work(shared: Shared, open: &AtomicUsize) {
     make_prompt(0);
-    let mut hand = Starter::new(starting.null.clone(), starting.parking.clone());
+    let mut inheritance = Starter::new(shared.null.clone(), shared.parking.clone());
     loop {
-        let job = starting.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = shared.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
-        let started = match &mut hand {
-            Ok(hand) => match hand.start(job, false) {
+        let started = match &mut inheritance {
+            Ok(inheritance) => match inheritance.start(job, false) {
                 Ok(started) => started,
                 // Only a start with `no_wait` returns the job.
                 Err(job) => Started::not(job.key, &io::ErrorKind::WouldBlock.into()),
@@ -184,11 +181,17 @@ fn work(starting: Starting, open: &AtomicUsize) {
             Err(error) => Started::not(job.key, error),
         };
         open.fetch_sub(1, Ordering::Relaxed);
-        starting.started.put(started);
+        shared.started.put(started);
     }
 }
 
-/// What a thread needs to start commands.
+/// A process after which nothing of the command is left.
+fn whole_of(child: Child) -> Begun {
+    let next_parts = None;
+    Begun { child, next_parts }
+}
+
+/// Work a thread needs to start commands.
 struct Starter {
     spawner: Spawner,
     null: Arc<OwnedFd>,
@@ -222,24 +225,21 @@ impl Starter {
             context: &order.context,
             adjustments: &order.adjustments,
             roster_entry: job.roster_entry.map(|(_, place)| place),
-            log: job.log.as_ref().map(|log| log.place).unwrap_or_default(),
+            log: job.trace.as_ref().map(|trace| trace.place).unwrap_or_default(),
             own: [group, pin, None],
         };
-        let launch = match &job.what {
-            What::Part(part) => part.launch(&whole),
+        let launch = match &job.work {
+            Work::Part(part) => part.launch(&whole),
             _ => whole,
         };
-        let turn = match (&job.what, awaited) {
+        let turn = match (&job.work, awaited) {
             (_, Some(awaited)) => self.parking.resume(awaited, job.roster_entry),
-            (What::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, no_wait),
-            (What::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, no_wait),
-            (What::Driver(_), None) if no_wait => Turn::Busy,
-            (What::Driver(statuses), None) => {
+            (Work::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, no_wait),
+            (Work::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, no_wait),
+            (Work::Driver(_), None) if no_wait => Turn::Busy,
+            (Work::Driver(statuses), None) => {
                 match self.parking.conclude(&launch, job.roster_entry, statuses.clone()) {
-                    Ok(child) => Turn::Parked(Begun {
-                        child,
-                        next_parts: None,
-                    }),
+                    Ok(child) => Turn::Parked(whole_of(child)),
                     Err(reason) => {
                         debug!("a driver was not told how its parts ended: {reason}");
                         return Ok(Started::not(job.key, &io::ErrorKind::Other.into()));
@@ -251,17 +251,14 @@ impl Starter {
         let begun = match turn {
             Turn::Parked(begun) => Ok(begun),
             Turn::Plain => {
-                let env = job.log.as_ref().map_or(launch.env, |log| &log.env);
+                let env = job.trace.as_ref().map_or(launch.env, |trace| &trace.env);
                 let argv = job
-                    .log
+                    .trace
                     .as_ref()
-                    .and_then(|log| log.argv.as_ref())
+                    .and_then(|trace| trace.argv.as_ref())
                     .unwrap_or(launch.argv);
                 let launch = Launch { env, argv, ..launch };
-                self.spawner.spawn(&launch).map(|child| Begun {
-                    child,
-                    next_parts: None,
-                })
+                self.spawner.spawn(&launch).map(whole_of)
             }
             Turn::Busy => return Err(Box::new(job)),
             Turn::Awaited(awaited) => {
@@ -269,17 +266,11 @@ impl Starter {
                 return Err(Box::new(job));
             }
         };
-        let at = Instant::now();
-        let (child, next_parts) = match begun {
-            Ok(begun) => (Ok(begun.child), begun.next_parts),
-            Err(why) => (Err(why), None),
-        };
         Ok(Started {
             key: job.key,
-            at,
-            child,
+            at: Instant::now(),
+            begun,
             is_parked,
-            next_parts,
         })
     }
 }

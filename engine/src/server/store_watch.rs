@@ -4,7 +4,8 @@
 //! The cache threads then hang in a system call. A result that they find later is dropped: see `cache::claim`. A thread
 //! that reads a large library for the first time shows progress, so it does not count as hanging.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::warn;
@@ -29,8 +30,10 @@ pub(super) struct StoreWatch {
     heard: u64,
     /// The progress when the alarm was set.
     before: (u64, u64),
-    is_watched: bool,
+    is_alarm_set: bool,
     is_silent: bool,
+    /// One of the two threads of `lead` is answering a question.
+    pub(super) is_leader_asking: Arc<AtomicBool>,
 }
 
 /// A command that waits for the store.
@@ -57,7 +60,7 @@ impl Server {
     /// A cache thread gets work for a command.
     pub(super) fn begin_store_wait(&mut self) -> StoreWait {
         let since = Instant::now();
-        if !self.store_watch.is_watched {
+        if !self.store_watch.is_alarm_set {
             self.watch_store(since);
         }
         let claim = Claim::default();
@@ -66,7 +69,7 @@ impl Server {
 
     fn watch_store(&mut self, now: Instant) {
         let store_watch = &mut self.store_watch;
-        store_watch.is_watched = true;
+        store_watch.is_alarm_set = true;
         store_watch.before = store_watch.progress();
         let patience = if store_watch.is_silent {
             PATIENCE_WHEN_SILENT
@@ -83,13 +86,15 @@ impl Server {
     }
 
     pub(super) fn on_store_deadline(&mut self) {
-        self.store_watch.is_watched = false;
+        self.store_watch.is_alarm_set = false;
         if self.commands.waiting_for_store().next().is_none() {
             return;
         }
         let is_heard = self.store_watch.progress() != self.store_watch.before;
         let holds_one_up = || self.commands.waiting_for_store().any(|(_, wait)| wait.is_long());
-        let hangs = self.is_away.load(Ordering::Relaxed) || !self.cache_threads.has_idle() || holds_one_up();
+        let hangs = self.store_watch.is_leader_asking.load(Ordering::Relaxed)
+            || !self.cache_threads.has_idle()
+            || holds_one_up();
         if !is_heard && hangs {
             self.give_up_on_store();
         }

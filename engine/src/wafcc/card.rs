@@ -1,15 +1,16 @@
-//! What one call has found out, for the front of the next one: where the engine is, what it is to be told, and the files that must
-//! be as they were for that to hold.
+//! The card: what a call has found out for `front/front.c` of the next call. It says where the engine is, what to tell
+//! it, and which files must be unchanged for that to be true.
 //!
-//! A card belongs to the variables on which settings and places depend. It is written anew when it is not what it would be;
-//! `front/front.c` reads it, and knows nothing of settings. No card is left for what changes without a trace: relative paths
-//! mean another folder elsewhere, and the content of extra files is looked at by each call.
+//! A card belongs to the values of the variables on which settings and paths depend. It is written again when its
+//! content would change. `front.c` reads it, and does not know the settings. There is no card for what can change
+//! unnoticed: a relative path depends on the current folder, and the content of `extra_files` has to be read by each
+//! call.
 
 use std::env;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::run::Home;
@@ -21,13 +22,13 @@ use crate::settings::{Key, Settings};
 use crate::wire::{Caching, Request};
 
 const MAGIC: &[u8; 8] = b"wafcard1";
-/// What the front reads.
+/// The size of the front's buffer.
 const CAP: usize = 16 << 10;
 const PREFIXES: [&[u8]; 4] = [b"WAFCC_", b"WAFD_", b"XDG_", b"HOME="];
-/// What was changed so lately may change again without a trace.
+/// A file that was changed so recently may change again with the same time.
 const QUIET_SECONDS: i64 = 2;
 
-/// Leaves a card if there is to be one. Nobody waits for it: what fails fails again, or is not missed.
+/// Best effort: without a card the next call takes the slow path and tries again.
 pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
     let usual = Folder::from_environment();
     let Some(text) = text(settings, home, &usual, caching).filter(|text| text.len() < CAP) else {
@@ -40,12 +41,13 @@ pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
     if read(&card).is_ok_and(|known| known == text) {
         return;
     }
-    if let Err(error) = write(&card, &text) {
+    let fresh = card.with_extension(format!("{}.new", std::process::id()));
+    if let Err(error) = regular::replace(&card, &fresh, &text) {
         log::debug!("write {}: {error}", card.display());
     }
 }
 
-/// Does not wait, whatever stands there.
+/// Opens without blocking, whatever file is there.
 fn read(card: &Path) -> io::Result<Vec<u8>> {
     let file = regular::open(card)?;
     let mut text = Vec::new();
@@ -53,23 +55,7 @@ fn read(card: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn write(card: &Path, text: &[u8]) -> io::Result<()> {
-    let fresh = card.with_extension(format!("{}.new", std::process::id()));
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&fresh);
-    let written = file
-        .and_then(|mut file| file.write_all(text))
-        .and_then(|()| fs::rename(&fresh, card));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
-}
-
-/// A number for what the environment says of settings and places.
+/// A hash of the variables that determine settings and paths.
 fn variables() -> u64 {
     let mut all = Vec::new();
     for (name, value) in env::vars_os() {
@@ -97,10 +83,10 @@ fn text(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> 
     let mut said = Vec::new();
     caching.encode(&mut said);
     let files = [place::user_file(), place::store_file(settings)];
-    // Which store the usual engine keeps decides which one we talk to.
+    // The store that the usual engine keeps determines which engine we use.
     let kept = usual.store();
     let kept = match fs::symlink_metadata(&kept) {
-        Err(error) if is_absence(&error) => seen(&kept, false)?,
+        Err(error) if regular::is_absent(&error) => seen(&kept, false)?,
         _ => seen(&kept, true)?,
     };
     let mut watched = vec![seen(store, true)?, kept];
@@ -116,11 +102,11 @@ fn text(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> 
     Some(card)
 }
 
-/// A path as it is now: its kind, seven numbers, its name.
+/// The state of a path: its kind, seven numbers, its name.
 fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
     let found = match fs::metadata(path) {
         Ok(found) if found.is_dir() == is_folder => Some(found),
-        Err(error) if !is_folder && is_absence(&error) => None,
+        Err(error) if !is_folder && regular::is_absent(&error) => None,
         _ => return None,
     };
     let is_quiet = |found: &fs::Metadata| {
@@ -147,17 +133,13 @@ fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
         ]
     });
     let mut seen = vec![kind];
-    // What is in the store says nothing of where it is.
+    // Changes in the store's folder do not matter, only which folder it is.
     let counts = if is_folder { 2 } else { 7 };
     for (place, number) in numbers.into_iter().enumerate() {
         seen.extend(if place < counts { number } else { 0 }.to_le_bytes());
     }
     put(&mut seen, &ended(path));
     Some(seen)
-}
-
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
 }
 
 fn ended(path: &Path) -> Vec<u8> {

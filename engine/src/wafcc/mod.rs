@@ -1,11 +1,11 @@
-//! `wafcc`: a command in front of which the cache stands, and the cache's own command line.
+//! `wafcc`: the compiler wrapper, and the cache's own command line.
 //!
 //! ```text
 //! argv ─┬─► call ─► settings ─► place ─► run: by the engine of that store, or else here
 //!       └─► options ─► settings ─► place ─► question ─► that engine ─► answer ─► text
 //! ```
 //!
-//! Knows the protocol and nothing of how anything is cached. Whatever goes wrong on our side, the command itself is run.
+//! Knows the protocol, and not how commands are cached. Whatever fails on our side, the command itself is run.
 
 pub mod act;
 pub mod ask;
@@ -27,7 +27,7 @@ use crate::client::Client;
 const NAME: &str = "wafcc";
 const MISUSED: i32 = 2;
 
-/// The whole program; returns its exit status. `asked` is a connection over which the command was asked for already.
+/// The whole program. Returns its exit status. `asked` is a connection over which the command was sent already.
 pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
     crate::process::fault::end_process_on_panic();
     if args.is_empty() {
@@ -38,7 +38,7 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
         return wrap(name, args, &Run::default(), None);
     }
     if args.first().is_some_and(|first| is_us(first)) {
-        // `wafcc wafcc gcc`: a project has set one launcher, and its user another.
+        // `wafcc wafcc gcc`: the project has set one launcher, and its user another.
         return main(args, None);
     }
     match args.first().map(|first| first.as_bytes()) {
@@ -60,19 +60,20 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
     }
 }
 
-/// The name under which we are called, if it is not our own: we stand in for a compiler.
+/// The name under which we are called, if it is not our own: we replace a compiler.
 fn borrowed_name(argv0: &OsStr) -> Option<&OsStr> {
     Path::new(argv0).file_name().filter(|name| *name != NAME)
 }
 
-/// How a command is to be run, and what it declares to make.
+/// How a command is to be run, and which files it declares to make.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Run {
     how: How,
     outputs: Vec<OsString>,
 }
 
-/// Of `run [--no-cache] [--output=FILE…] -- COMMAND`, which it reduces to the command; anything else is a command that is called `run`.
+/// Parses `run [--no-cache] [--output=FILE…] -- COMMAND [ARGUMENT…]`, and reduces the arguments to the command. `None`
+/// if `run` is itself the command.
 fn how_to_run(args: &mut Vec<OsString>) -> Result<Option<Run>, &'static str> {
     const OUTPUT: &[u8] = b"--output";
     let (mut how, mut outputs) = (How::ByFacts, Vec::new());

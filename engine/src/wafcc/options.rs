@@ -1,4 +1,4 @@
-//! The options of our own: words to acts.
+//! Our own options: parses the command line into actions.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -41,10 +41,9 @@ Examples:
   wafcc run -- protoc --cpp_out=gen api.proto
   wafcc --explain build/main.o";
 
-/// One thing to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Help, or the version.
+    /// Help or version.
     Print(String),
     ShowStats {
         json: bool,
@@ -58,7 +57,7 @@ pub enum Act {
     Request(Request),
     AuditReport,
     NewSigningKey(Option<OsString>),
-    /// Of these outputs; without any, of the last requests.
+    /// For these outputs. Without any, for the last requests.
     Explain {
         outputs: Vec<OsString>,
         json: bool,
@@ -66,10 +65,10 @@ pub enum Act {
     Shutdown,
 }
 
-/// What an option is given that may have a value and has none. No argument can be this.
+/// The value of an option that may be given without one. No argument can contain a zero.
 const NOTHING: &str = "\0";
 
-/// All options, as the parser, the help, the manual and the completions have them.
+/// All options, for the parser, the help, the manual and the completions.
 pub fn command() -> Command {
     let flag = |id: &'static str, help: &'static str| Arg::new(id).long(id).help(help).action(ArgAction::SetTrue);
     let option = |id: &'static str, name: &'static str, help: &'static str| {
@@ -119,7 +118,7 @@ pub fn command() -> Command {
         .args_override_self(true)
 }
 
-/// All of them, in the order in which they were named.
+/// All actions, in the order of the command line.
 pub fn parse(args: Vec<OsString>) -> Result<Vec<Act>, String> {
     let args = args.into_iter().flat_map(split_explain);
     let found = match command().no_binary_name(true).try_get_matches_from(args) {
@@ -148,7 +147,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Vec<Act>, String> {
     settle(acts, found.get_flag("json"), found.get_flag("verbose"))
 }
 
-/// After `--explain=OUTPUT` there may be more outputs, as after `--explain OUTPUT`; for `clap` the first form ends there.
+/// `--explain=OUTPUT` may be followed by more outputs, as `--explain OUTPUT` may. `clap` accepts only the second form.
 fn split_explain(word: OsString) -> Vec<OsString> {
     match word.as_bytes().strip_prefix(b"--explain=") {
         Some(first) => vec!["--explain".into(), OsStr::from_bytes(first).to_owned()],
@@ -203,7 +202,7 @@ fn act(option: &str, mut values: Vec<OsString>) -> Result<Act, String> {
     })
 }
 
-/// How things are shown may be said before or after that they are.
+/// `--json` and `--verbose` may come before or after the option that they belong to.
 fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, String> {
     let mut count = 0;
     for act in &mut acts {
