@@ -48,7 +48,7 @@ impl fmt::Display for Unserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // The usual errors need no details.
-            Unserved::Absent(error) if is_nobody(error) => {
+            Unserved::Absent(error) if is_not_listening(error) => {
                 write!(f, "no engine runs; `wafd start` starts one, as any build does")
             }
             Unserved::Absent(error) => write!(
@@ -128,7 +128,7 @@ impl Client {
     ) -> Result<Client, Unserved> {
         let deadline = Instant::now() + time;
         folder.check().map_err(|e| Unserved::Absent(io::Error::other(e)))?;
-        let stream = reach(folder, time)?;
+        let stream = open_socket(folder, time)?;
         let mut client = Client::resume(stream, &[]);
         let hello = greeting.hello();
         let all: Vec<_> = [&hello].into_iter().chain(requests.iter().copied()).collect();
@@ -327,7 +327,7 @@ impl Client {
 }
 
 /// Connects with a deadline for every wait, even for the one in the queue of the socket.
-fn reach(folder: &Folder, time: Duration) -> Result<UnixStream, Unserved> {
+fn open_socket(folder: &Folder, time: Duration) -> Result<UnixStream, Unserved> {
     let absent = |error: Errno| Unserved::Absent(error.into());
     let address = SocketAddrUnix::new(folder.socket()).map_err(absent)?;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -340,7 +340,7 @@ fn reach(folder: &Folder, time: Duration) -> Result<UnixStream, Unserved> {
 }
 
 /// There is no socket, or no process listens on it.
-fn is_nobody(error: &io::Error) -> bool {
+fn is_not_listening(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
@@ -357,7 +357,9 @@ fn is_stopped(engine: &libc::ucred) -> bool {
 
 /// Ends an engine that was stopped by a signal, after a wait in vain. Returns whether it was stopped.
 pub fn end_if_stopped(folder: &Folder) -> bool {
-    let engine = reach(folder, PATIENCE).ok().and_then(|stream| peer_of(&stream).ok());
+    let engine = open_socket(folder, PATIENCE)
+        .ok()
+        .and_then(|stream| peer_of(&stream).ok());
     let stopped = engine.filter(is_stopped);
     stopped.iter().for_each(end_stopped);
     stopped.is_some()

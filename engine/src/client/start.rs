@@ -31,7 +31,7 @@ use crate::wire::Why;
 /// How long another start may hold the start lock, and an engine that is leaving the life lock.
 const LOCK_TIME: Duration = Duration::from_secs(10);
 /// How long an engine may take from its fork to its socket.
-const BIRTH_TIME: Duration = Duration::from_secs(10);
+const START_TIME: Duration = Duration::from_secs(10);
 /// How often we check, while we wait for a lock, whether its holder was stopped.
 const LOOK: Duration = Duration::from_millis(250);
 const LOG_CAP: u64 = 1 << 20;
@@ -55,17 +55,17 @@ impl std::fmt::Display for Ready {
 pub fn ensure(options: Options) -> Result<Ready, String> {
     let folder = options.folder.clone();
     folder.make()?;
-    let turn = lock(folder.start_lock(), "another start is under way")?;
+    let start_lock = lock(folder.start_lock(), "another start is under way")?;
     if let Some(ready) = answers(&options)? {
         return Ok(ready);
     }
     if let Some(reason) = headroom::lacks() {
         return Err(reason);
     }
-    let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
+    let life_lock = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
-    let (mut birth, _turn) = daemonize(options, life, turn)?;
-    hear(&mut birth)?;
+    let (mut report_read, _turn) = daemonize(options, life_lock, start_lock)?;
+    wait_until_ready(&mut report_read)?;
     ready(&folder, tcp)
 }
 
@@ -73,29 +73,29 @@ pub fn ensure(options: Options) -> Result<Ready, String> {
 pub fn foreground(options: Options) -> Result<i32, String> {
     let folder = options.folder.clone();
     folder.make()?;
-    let turn = lock(folder.start_lock(), "another start is under way")?;
+    let start_lock = lock(folder.start_lock(), "another start is under way")?;
     if answers(&options)?.is_some() {
         return Err("an engine runs already; `wafd stop` ends it".to_owned());
     }
-    let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
+    let life_lock = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
-    let (mut birth, voice) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
+    let (mut report_read, report_write) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
     let roster = make_roster(&folder).map_err(|e| format!("map memory: {e}"))?;
     close_inherited();
     guardian::prepare().map_err(|e| format!("block signals: {e}"))?;
-    let guardian = Guardian::of(std::process::id() as i32, &life);
+    let guardian = Guardian::of(std::process::id() as i32, &life_lock);
     match fork().map_err(|e| format!("fork: {e}"))? {
         0 => {
-            drop(turn);
-            std::process::exit(engine(options, roster, guardian, voice))
+            drop(start_lock);
+            std::process::exit(engine(options, roster, guardian, report_write))
         }
         pid => {
-            drop(voice);
-            guardian::sign(&life);
-            hear(&mut birth)?;
+            drop(report_write);
+            guardian::sign(&life_lock);
+            wait_until_ready(&mut report_read)?;
             // If the caller has closed standard output, the engine serves all the same.
             let _ = writeln!(io::stdout(), "{}", ready(&folder, tcp)?);
-            drop(turn);
+            drop(start_lock);
             Ok(guardian::watch(pid, &roster))
         }
     }
@@ -149,8 +149,8 @@ fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
 }
 
 /// A guardian that was stopped by a signal would not clean up after its engine, and would hold the lock for ever.
-fn wake_holder(life: &File) {
-    let Some(pid) = guardian::holder(life) else { return };
+fn wake_holder(life_lock: &File) {
+    let Some(pid) = guardian::holder(life_lock) else { return };
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The process number may have been reused: only a stopped process with our name gets the signal.
     if stat.contains("(wafd) T ") {
@@ -160,11 +160,11 @@ fn wake_holder(life: &File) {
 
 /// Has the kernel interrupt system calls each time that so much time has passed. A duration of zero ends that.
 fn interrupt_after(time: Duration) {
-    extern "C" fn nothing(_: libc::c_int) {}
+    extern "C" fn do_nothing(_: libc::c_int) {}
     // SAFETY: a handler that does nothing, without SA_RESTART, and a timer of this process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = nothing as *const () as usize;
+        action.sa_sigaction = do_nothing as *const () as usize;
         libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
         let value = libc::timeval {
             tv_sec: time.as_secs() as libc::time_t,
@@ -195,30 +195,30 @@ fn fork() -> io::Result<i32> {
 /// Forks the guardian and the engine into the background. The engine's first report can be read from the result.
 ///
 /// The start lock stays with the caller alone: a lock is held as long as any process has it open.
-fn daemonize(options: Options, life: File, turn: File) -> Result<(File, File), String> {
+fn daemonize(options: Options, life_lock: File, start_lock: File) -> Result<(File, File), String> {
     let fail = |what: &str, e: io::Error| format!("{what}: {e}");
     let log = open_log(&options).map_err(|e| fail("open the log", e))?;
-    let (birth, voice) = pipe().map_err(|e| fail("make a pipe", e))?;
+    let (report_read, report_write) = pipe().map_err(|e| fail("make a pipe", e))?;
     if fork().map_err(|e| fail("fork", e))? > 0 {
-        return Ok((birth, turn));
+        return Ok((report_read, start_lock));
     }
     // From here on, only `report` tells the caller of a failure.
-    drop((birth, turn));
+    drop((report_read, start_lock));
     let status = match detach(log, &options.folder) {
-        Ok(roster) => guard(options, roster, life, voice),
-        Err(error) => complain(&voice, &format!("become a daemon: {error}")),
+        Ok(roster) => guard(options, roster, life_lock, report_write),
+        Err(error) => report_failure(&report_write, &format!("become a daemon: {error}")),
     };
     std::process::exit(status);
 }
 
-fn guard(options: Options, roster: Roster, life: File, voice: File) -> i32 {
-    let guardian = Guardian::of(std::process::id() as i32, &life);
+fn guard(options: Options, roster: Roster, life_lock: File, report_write: File) -> i32 {
+    let guardian = Guardian::of(std::process::id() as i32, &life_lock);
     match fork() {
-        Err(error) => complain(&voice, &format!("fork: {error}")),
-        Ok(0) => engine(options, roster, guardian, voice),
+        Err(error) => report_failure(&report_write, &format!("fork: {error}")),
+        Ok(0) => engine(options, roster, guardian, report_write),
         Ok(pid) => {
-            drop(voice);
-            guardian::sign(&life);
+            drop(report_write);
+            guardian::sign(&life_lock);
             guardian::watch(pid, &roster)
         }
     }
@@ -279,17 +279,17 @@ fn open_log(options: &Options) -> io::Result<File> {
 }
 
 /// The engine's own process: listens, reports that, serves. The life lock is held until the process ends.
-fn engine(options: Options, roster: Roster, guardian: Guardian, mut voice: File) -> i32 {
+fn engine(options: Options, roster: Roster, guardian: Guardian, mut report_write: File) -> i32 {
     guardian::release_signals();
     info!("wafd {ENGINE} starts, process {}", std::process::id());
     let served = listen(&options).and_then(|unix| Server::new(options, unix, roster, guardian));
     let server = match served {
         Ok(server) => server,
-        Err(error) => return complain(&voice, &error.to_string()),
+        Err(error) => return report_failure(&report_write, &error.to_string()),
     };
     // The caller may be gone by now, which changes nothing.
-    let _ = voice.write_all(b"r");
-    drop(voice);
+    let _ = report_write.write_all(b"r");
+    drop(report_write);
     match server.run() {
         Ok(()) => 0,
         Err(error) => {
@@ -310,41 +310,41 @@ fn listen(options: &Options) -> io::Result<UnixListener> {
     let _ = fs::remove_file(options.folder.token());
     // SAFETY: sets the umask of this process. Commands get the umask of their client.
     unsafe { libc::umask(0o077) };
-    let listener = UnixListener::bind(&fresh).map_err(|e| named("make", &fresh, &e))?;
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).map_err(|e| named("restrict", &fresh, &e))?;
+    let listener = UnixListener::bind(&fresh).map_err(|e| with_path("make", &fresh, &e))?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).map_err(|e| with_path("restrict", &fresh, &e))?;
     listener.set_nonblocking(true)?;
     match listener.accept() {
         // If the system lets no client in, no client could tell us to leave.
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(named("accept at", &fresh, &error)),
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(with_path("accept at", &fresh, &error)),
         _ => {}
     }
-    fs::rename(&fresh, &socket).map_err(|e| named("make", &socket, &e))?;
+    fs::rename(&fresh, &socket).map_err(|e| with_path("make", &socket, &e))?;
     Ok(listener)
 }
 
-fn named(what: &str, path: &std::path::Path, error: &io::Error) -> io::Error {
+fn with_path(what: &str, path: &std::path::Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
-fn complain(mut voice: &File, what: &str) -> i32 {
+fn report_failure(mut report_write: &File, what: &str) -> i32 {
     error!("{what}");
-    let _ = voice.write_all(what.as_bytes());
+    let _ = report_write.write_all(what.as_bytes());
     1
 }
 
 /// Waits for the engine's first report.
-fn hear(birth: &mut File) -> Result<(), String> {
-    match is_readable(&*birth, Instant::now() + BIRTH_TIME) {
+fn wait_until_ready(report_read: &mut File) -> Result<(), String> {
+    match is_readable(&*report_read, Instant::now() + START_TIME) {
         Ok(true) => {}
         Ok(false) => return Err("the engine did not start in time; see its log".to_owned()),
         Err(error) => return Err(format!("wait for the engine: {error}")),
     }
     let mut word = [0; 1];
-    match birth.read(&mut word) {
+    match report_read.read(&mut word) {
         Ok(1) if word == *b"r" => Ok(()),
         Ok(1) => {
             let mut rest = String::from_utf8_lossy(&word).into_owned();
-            let _ = birth.read_to_string(&mut rest);
+            let _ = report_read.read_to_string(&mut rest);
             Err(rest)
         }
         _ => Err("the engine ended before it listened; see its log".to_owned()),

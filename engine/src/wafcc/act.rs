@@ -11,7 +11,7 @@ use serde_json::{json, Value};
 
 use super::ask;
 use super::distant;
-use super::options::Act;
+use super::options::Action;
 use super::run::Home;
 use super::trouble;
 use crate::bytes::path_text;
@@ -25,8 +25,8 @@ use crate::settings::settings_file;
 use crate::settings::{Distant, Key, Settings};
 use crate::trust::signature;
 
-pub fn perform(act: Act) -> Result<(), String> {
-    if let Act::Print(text) = &act {
+pub fn perform(act: Action) -> Result<(), String> {
+    if let Action::Print(text) = &act {
         return print(text);
     }
     let settings = Settings::load(distant::look_at);
@@ -38,16 +38,16 @@ pub fn perform(act: Act) -> Result<(), String> {
         ));
     }
     match act {
-        Act::Print(_) => Ok(()),
-        Act::ShowConfig { json } => show_config(&settings, json),
-        Act::GetConfig(name) => get_config(&settings, &name),
-        Act::SetConfig(key, value) => set_config(&settings, key, &value),
-        Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
-        Act::AuditReport => report_audits(&settings),
-        Act::Explain { outputs, json } => explain(&settings, &outputs, json),
-        Act::NewSigningKey(file) => make_key(file),
-        Act::Request(request) => answer(&ask::ask(&settings, request)?),
-        Act::Shutdown => ask::shut_down(&settings),
+        Action::Print(_) => Ok(()),
+        Action::ShowConfig { json } => show_config(&settings, json),
+        Action::GetConfig(name) => get_config(&settings, &name),
+        Action::SetConfig(key, value) => set_config(&settings, key, &value),
+        Action::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
+        Action::AuditReport => report_audits(&settings),
+        Action::Explain { outputs, json } => explain(&settings, &outputs, json),
+        Action::NewSigningKey(file) => make_key(file),
+        Action::Request(request) => answer(&ask::ask(&settings, request)?),
+        Action::Shutdown => ask::shut_down(&settings),
     }
 }
 
@@ -57,15 +57,15 @@ fn absolute(output: &OsStr) -> Result<PathBuf, String> {
 }
 
 /// Commands that ran without the engine are not in its counts.
-fn tell_trouble(settings: &Settings) {
-    if let Some(trouble) = trouble::told(&Home::of(settings).folder) {
+fn warn_of_trouble(settings: &Settings) {
+    if let Some(trouble) = trouble::read_note(&Home::of(settings).folder) {
         let (count, reason) = (trouble.commands, trouble.reason);
         eprintln!("wafcc: {count} commands ran without the engine: {reason}");
     }
 }
 
 fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
-    tell_trouble(settings);
+    warn_of_trouble(settings);
     let statistics = statistics(settings)?;
     print(match json {
         true => format!("{:#}\n", statistics.json()),
@@ -81,21 +81,21 @@ fn statistics(settings: &Settings) -> Result<Box<Statistics>, String> {
 }
 
 fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), String> {
-    tell_trouble(settings);
+    warn_of_trouble(settings);
     let paths: Vec<_> = outputs
         .iter()
         .map(|output| absolute(output))
         .collect::<Result<_, _>>()?;
     if paths.is_empty() {
-        let last = ask_why(settings, None)?;
+        let last = explanations(settings, None)?;
         return match &last[..] {
-            all if json => say_json(all),
+            all if json => print_json(all),
             [] => print("nothing was asked for, or all is forgotten\n"),
             all => print(&all.iter().map(Explanation::show_dated).collect::<String>()),
         };
     }
     let told = paths.iter().map(|path| {
-        let mut found = ask_why(settings, Some(path_text::show(path)))?.pop();
+        let mut found = explanations(settings, Some(path_text::show(path)))?.pop();
         if let Some(found) = found.as_mut().filter(|found| was_written_after(path, found.at)) {
             found.why.push(WRITTEN_AFTER.to_owned());
         }
@@ -103,7 +103,7 @@ fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), 
     });
     let told = told.collect::<Result<Vec<_>, String>>()?;
     if json {
-        return say_json(&told.into_iter().filter_map(|(_, found)| found).collect::<Vec<_>>());
+        return print_json(&told.into_iter().filter_map(|(_, found)| found).collect::<Vec<_>>());
     }
     let line = |(path, found): &(&PathBuf, Option<Explanation>)| match found {
         Some(found) => found.show(),
@@ -114,7 +114,7 @@ fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), 
 
 const WRITTEN_AFTER: &str = "it was written again after that, by something that the cache was not asked for";
 /// How much the clocks of a file system and of the machine may differ, in seconds.
-const SKEW: u64 = 2;
+const CLOCK_SKEW: u64 = 2;
 
 /// The user asks about the file as it is now.
 fn was_written_after(path: &Path, at: u64) -> bool {
@@ -122,17 +122,17 @@ fn was_written_after(path: &Path, at: u64) -> bool {
     let found = fs::metadata(path).ok().filter(|status| status.nlink() == 1);
     let modified = found.and_then(|status| status.modified().ok());
     let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-    since.is_some_and(|since| since.as_secs() > at + SKEW)
+    since.is_some_and(|since| since.as_secs() > at + CLOCK_SKEW)
 }
 
-fn ask_why(settings: &Settings, output: Option<String>) -> Result<Vec<Explanation>, String> {
+fn explanations(settings: &Settings, output: Option<String>) -> Result<Vec<Explanation>, String> {
     match ask::ask(settings, Request::Explain { output })? {
         Answer::Explanations(all) => Ok(all),
         _ => Err("the engine answered something else".to_owned()),
     }
 }
 
-fn say_json(all: &[Explanation]) -> Result<(), String> {
+fn print_json(all: &[Explanation]) -> Result<(), String> {
     let all: Vec<_> = all.iter().map(Explanation::json).collect();
     print(&format!("{:#}\n", Value::from(all)))
 }

@@ -38,17 +38,17 @@ pub enum How {
 }
 
 impl Call {
-    pub fn find(name: &OsStr, args: Vec<OsString>, how: How) -> Result<Call, Unfound> {
+    pub fn find(name: &OsStr, args: Vec<OsString>, how: How) -> Result<Call, NotFound> {
         let found = if name.as_bytes().contains(&b'/') {
             find_at(Path::new(name))
         } else {
-            find_along_path(name)
+            find_in_path(name)
         };
         let (program, name) = match found {
             Ok(found) => found,
             Err((words, is_hidden)) => {
                 let name = name.to_owned();
-                return Err(Unfound {
+                return Err(NotFound {
                     words,
                     is_hidden,
                     name,
@@ -68,7 +68,7 @@ impl Call {
 
 /// No program of this name was found.
 #[derive(Debug)]
-pub struct Unfound {
+pub struct NotFound {
     pub words: String,
     /// Only a compiler cache has this name. The system would run that.
     pub is_hidden: bool,
@@ -95,9 +95,9 @@ pub fn is_us(name: &OsStr) -> bool {
 
 /// A program by its path. If that is a compiler cache under another name, the program that it replaces.
 fn find_at(path: &Path) -> Found {
-    match (stands_in(path), path.file_name()) {
+    match (is_other_cache(path), path.file_name()) {
         (Ok(false), _) => Ok((path.to_owned(), path.into())),
-        (Ok(true), Some(name)) => find_along_path(name),
+        (Ok(true), Some(name)) => find_in_path(name),
         _ => Err((format!("{}: no such program", path.display()), false)),
     }
 }
@@ -106,12 +106,12 @@ fn find_at(path: &Path) -> Found {
 ///
 /// It gets its bare name if `execvp` would find the same program. Otherwise it gets its whole path: gcc searches itself
 /// along `PATH` to find its parts, and would find us.
-fn find_along_path(name: &OsStr) -> Found {
+fn find_in_path(name: &OsStr) -> Found {
     let folders = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut is_first = true;
     for folder in env::split_paths(&folders) {
         let path = folder.join(name);
-        match stands_in(&path) {
+        match is_other_cache(&path) {
             Ok(false) if is_first => return Ok((path, name.into())),
             Ok(false) => return Ok((path.clone(), path.into())),
             Ok(true) => is_first = false,
@@ -126,7 +126,7 @@ fn find_along_path(name: &OsStr) -> Found {
 struct NoProgram;
 
 /// Whether this program is ourselves or another cache under a compiler's name.
-fn stands_in(path: &Path) -> Result<bool, NoProgram> {
+fn is_other_cache(path: &Path) -> Result<bool, NoProgram> {
     if !is_program(path) {
         return Err(NoProgram);
     }

@@ -31,18 +31,18 @@ const QUIET_SECONDS: i64 = 2;
 /// Best effort: without a card the next call takes the slow path and tries again.
 pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
     let usual = Folder::from_environment();
-    let Some(text) = text(settings, home, &usual, caching).filter(|text| text.len() < CAP) else {
+    let Some(content) = content(settings, home, &usual, caching).filter(|content| content.len() < CAP) else {
         return;
     };
     if usual.check().is_err() || !usual.path().is_absolute() {
         return;
     }
     let card = usual.card(variables());
-    if read(&card).is_ok_and(|known| known == text) {
+    if read(&card).is_ok_and(|known| known == content) {
         return;
     }
     let fresh = card.with_extension(format!("{}.new", std::process::id()));
-    if let Err(error) = regular::replace(&card, &fresh, &text) {
+    if let Err(error) = regular::replace(&card, &fresh, &content) {
         log::debug!("write {}: {error}", card.display());
     }
 }
@@ -50,9 +50,9 @@ pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
 /// Opens without blocking, whatever file is there.
 fn read(card: &Path) -> io::Result<Vec<u8>> {
     let file = regular::open(card)?;
-    let mut text = Vec::new();
-    file.take(CAP as u64).read_to_end(&mut text)?;
-    Ok(text)
+    let mut content = Vec::new();
+    file.take(CAP as u64).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// A hash of the variables that determine settings and paths.
@@ -67,17 +67,17 @@ fn variables() -> u64 {
     place::mixed(&all)
 }
 
-fn text(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> Option<Vec<u8>> {
+fn content(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> Option<Vec<u8>> {
     let store = home.store.as_ref()?;
-    let is_told = [Key::CacheDir, Key::BaseDir].into_iter().all(|key| {
-        let text = Path::new(settings.text(key));
-        text.as_os_str().is_empty() || text.is_absolute()
+    let are_absolute = [Key::CacheDir, Key::BaseDir].into_iter().all(|key| {
+        let content = Path::new(settings.text(key));
+        content.as_os_str().is_empty() || content.is_absolute()
     });
-    let is_plain = is_told && settings.mistakes.is_empty() && settings.extra_files().is_empty();
+    let has_usual_settings = are_absolute && settings.mistakes.is_empty() && settings.extra_files().is_empty();
     let Request::Caching(Caching { terminal: None, .. }) = caching else {
         return None;
     };
-    if !is_plain || settings.is_on(Key::Facts) || settings.is_on(Key::Disable) {
+    if !has_usual_settings || settings.is_on(Key::Facts) || settings.is_on(Key::Disable) {
         return None;
     }
     let mut said = Vec::new();
@@ -86,24 +86,24 @@ fn text(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> 
     // The store that the usual engine keeps determines which engine we use.
     let kept = usual.store();
     let kept = match fs::symlink_metadata(&kept) {
-        Err(error) if regular::is_absent(&error) => seen(&kept, false)?,
-        _ => seen(&kept, true)?,
+        Err(error) if regular::is_absent(&error) => file_state(&kept, false)?,
+        _ => file_state(&kept, true)?,
     };
-    let mut watched = vec![seen(store, true)?, kept];
+    let mut watched = vec![file_state(store, true)?, kept];
     for file in files.iter().flatten() {
-        watched.push(seen(file, false)?);
+        watched.push(file_state(file, false)?);
     }
     let mut card = MAGIC.to_vec();
-    put(&mut card, &ended(home.folder.path()));
-    put(&mut card, &ended(&home.folder.socket()));
+    put(&mut card, &zero_terminated(home.folder.path()));
+    put(&mut card, &zero_terminated(&home.folder.socket()));
     put(&mut card, &said);
     card.extend((watched.len() as u32).to_le_bytes());
-    watched.iter().for_each(|seen| card.extend(seen));
+    watched.iter().for_each(|file_state| card.extend(file_state));
     Some(card)
 }
 
 /// The state of a path: its kind, seven numbers, its name.
-fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
+fn file_state(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
     let found = match fs::metadata(path) {
         Ok(found) if found.is_dir() == is_folder => Some(found),
         Err(error) if !is_folder && regular::is_absent(&error) => None,
@@ -132,17 +132,17 @@ fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
             found.ctime_nsec() as u64,
         ]
     });
-    let mut seen = vec![kind];
+    let mut file_state = vec![kind];
     // Changes in the store's folder do not matter, only which folder it is.
     let counts = if is_folder { 2 } else { 7 };
     for (place, number) in numbers.into_iter().enumerate() {
-        seen.extend(if place < counts { number } else { 0 }.to_le_bytes());
+        file_state.extend(if place < counts { number } else { 0 }.to_le_bytes());
     }
-    put(&mut seen, &ended(path));
-    Some(seen)
+    put(&mut file_state, &zero_terminated(path));
+    Some(file_state)
 }
 
-fn ended(path: &Path) -> Vec<u8> {
+fn zero_terminated(path: &Path) -> Vec<u8> {
     let mut name = path.to_owned().into_os_string().into_vec();
     name.push(0);
     name

@@ -53,7 +53,7 @@ pub fn look_at(store: &Path) -> Option<Distant> {
     let (patience, earlier) = match trouble::consult(&folder) {
         Advice::Leave => return Some(Distant::Silent),
         Advice::Ask => (patience(), None),
-        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
+        Advice::AskBriefly(note) => (trouble::SHORT_TIMEOUT, Some(note)),
     };
     if answers(store, patience) {
         if earlier.is_some() {
@@ -144,10 +144,10 @@ fn unescape(text: &str) -> String {
 
 /// Whether a path can be accessed in time.
 pub fn answers(path: &Path, patience: Duration) -> bool {
-    look(path, patience).unwrap_or(true)
+    try_access(path, patience).unwrap_or(true)
 }
 
-fn look(path: &Path, patience: Duration) -> io::Result<bool> {
+fn try_access(path: &Path, patience: Duration) -> io::Result<bool> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: this program has one thread; the children only make system calls, and end.
     unsafe {
@@ -155,7 +155,7 @@ fn look(path: &Path, patience: Duration) -> io::Result<bool> {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
                 if libc::fork() == 0 {
-                    look_and_tell(path, &write);
+                    access_and_report(path, &write);
                 }
                 libc::_exit(0)
             }
@@ -167,7 +167,7 @@ fn look(path: &Path, patience: Duration) -> io::Result<bool> {
 }
 
 /// Runs in the grandchild.
-unsafe fn look_and_tell(path: &Path, write: &OwnedFd) {
+unsafe fn access_and_report(path: &Path, write: &OwnedFd) {
     let number = write.as_raw_fd();
     unsafe {
         // Close what we have inherited: other processes may wait for the end of a pipe.
@@ -182,8 +182,8 @@ unsafe fn look_and_tell(path: &Path, write: &OwnedFd) {
         libc::alarm(SECONDS);
     }
     // The system may have cached status and names. `statfs` always asks the server.
-    let there = path.ancestors().find(|path| fs::metadata(path).is_ok());
-    let _ = there.map(rustix::fs::statfs);
+    let nearest = path.ancestors().find(|path| fs::metadata(path).is_ok());
+    let _ = nearest.map(rustix::fs::statfs);
     let _ = rustix::io::write(unsafe { OwnedFd::from_raw_fd(3) }, b"x");
 }
 

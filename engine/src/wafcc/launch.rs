@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::process::readable::is_readable;
 
 /// The first word of a program that is ready.
-const WORD: &[u8] = b"ready ";
+const READY: &[u8] = b"ready ";
 const CAP: usize = 4096;
 
 /// Runs the command until it is ready. It is an error if it prints something else, or nothing in time.
@@ -31,7 +31,7 @@ pub fn run_for(command: &mut Command, time: Duration) -> io::Result<()> {
             _ => break,
         }
     }
-    if said.starts_with(WORD) {
+    if said.starts_with(READY) {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&said);
@@ -54,28 +54,28 @@ fn start(command: &mut Command, write: File) -> io::Result<()> {
             // SAFETY: as above. `_exit` skips the cleanup of the parent's state.
             unsafe {
                 let status = match libc::fork() {
-                    0 => become_it(command, write),
-                    -1 => become_nothing(write),
+                    0 => exec_program(command, write),
+                    -1 => report_fork_error(write),
                     _ => 0,
                 };
                 libc::_exit(status)
             }
         }
-        middle => crate::process::spawn::reap(middle),
+        child => crate::process::spawn::reap(child),
     }
     // Our copy would keep the pipe open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     Ok(())
 }
 
-fn become_it(command: &mut Command, mut write: File) -> i32 {
+fn exec_program(command: &mut Command, mut write: File) -> i32 {
     let error = command.exec();
     let name = command.get_program().to_string_lossy();
     let _ = writeln!(write, "{name}: {error}");
     1
 }
 
-fn become_nothing(mut write: File) -> i32 {
+fn report_fork_error(mut write: File) -> i32 {
     let _ = writeln!(write, "fork: {}", io::Error::last_os_error());
     1
 }

@@ -34,7 +34,7 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
         args.push(NAME.into());
     }
     let argv0 = args.remove(0);
-    if let Some(name) = borrowed_name(&argv0) {
+    if let Some(name) = compiler_name(&argv0) {
         return wrap(name, args, &Run::default(), None);
     }
     if args.first().is_some_and(|first| is_us(first)) {
@@ -42,7 +42,7 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
         return main(args, None);
     }
     match args.first().map(|first| first.as_bytes()) {
-        Some(b"run") => match how_to_run(&mut args) {
+        Some(b"run") => match parse_run(&mut args) {
             Ok(run) => {
                 let name = args.remove(0);
                 wrap(&name, args, &run.unwrap_or_default(), None)
@@ -56,12 +56,12 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
             let name = args.remove(0);
             wrap(&name, args, &Run::default(), asked)
         }
-        _ => manage(args),
+        _ => perform_options(args),
     }
 }
 
 /// The name under which we are called, if it is not our own: we replace a compiler.
-fn borrowed_name(argv0: &OsStr) -> Option<&OsStr> {
+fn compiler_name(argv0: &OsStr) -> Option<&OsStr> {
     Path::new(argv0).file_name().filter(|name| *name != NAME)
 }
 
@@ -74,7 +74,7 @@ struct Run {
 
 /// Parses `run [--no-cache] [--output=FILE…] -- COMMAND [ARGUMENT…]`, and reduces the arguments to the command. `None`
 /// if `run` is itself the command.
-fn how_to_run(args: &mut Vec<OsString>) -> Result<Option<Run>, &'static str> {
+fn parse_run(args: &mut Vec<OsString>) -> Result<Option<Run>, &'static str> {
     const OUTPUT: &[u8] = b"--output";
     let (mut how, mut outputs) = (How::ByFacts, Vec::new());
     let mut words = args.iter().enumerate().skip(1);
@@ -111,17 +111,17 @@ fn wrap(name: &OsStr, args: Vec<OsString>, run: &Run, asked: Option<Client>) -> 
             let outputs = run.outputs.clone();
             run::run(&Call { outputs, ..call }, asked)
         }
-        Err(unfound) => run::fail(unfound),
+        Err(not_found) => run::report_not_found(not_found),
     }
 }
 
-fn manage(args: Vec<OsString>) -> i32 {
+fn perform_options(args: Vec<OsString>) -> i32 {
     match options::parse(args) {
         Err(error) => {
             eprintln!("{NAME}: {error}; see wafcc --help");
             MISUSED
         }
-        Ok(acts) => match acts.into_iter().try_for_each(act::perform) {
+        Ok(actions) => match actions.into_iter().try_for_each(act::perform) {
             Ok(()) => 0,
             Err(error) => {
                 eprintln!("{NAME}: {error}");
@@ -137,15 +137,15 @@ mod tests {
 
     #[test]
     fn a_name_is_borrowed_unless_it_is_our_own() {
-        assert_eq!(borrowed_name(OsStr::new("/usr/bin/wafcc")), None);
-        assert_eq!(borrowed_name(OsStr::new("/links/g++-12")), Some(OsStr::new("g++-12")));
+        assert_eq!(compiler_name(OsStr::new("/usr/bin/wafcc")), None);
+        assert_eq!(compiler_name(OsStr::new("/links/g++-12")), Some(OsStr::new("g++-12")));
     }
 
     #[test]
     fn what_is_before_two_dashes_says_how_to_run_what_is_behind_them() {
         let read = |line: &str| {
             let mut args: Vec<_> = line.split(' ').map(OsString::from).collect();
-            let run = how_to_run(&mut args);
+            let run = parse_run(&mut args);
             (run, args.join(OsStr::new(" ")).into_string().unwrap())
         };
         let run = |how, outputs: &[&str]| {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
-use super::call::{Call, How, Unfound};
+use super::call::{Call, How, NotFound};
 use super::card;
 use super::distant;
 use super::launch;
@@ -35,29 +35,29 @@ use crate::wire::{
     WISH_UMASK,
 };
 
-const NO_SUCH: i32 = 127;
-const NO_PROGRAM: i32 = 126;
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
 const STAT_CAP: usize = 1024;
 /// How often we check, while a command runs, whether its engine was stopped.
-const WATCH: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// For questions about the cache: how long an engine may take to start on a busy machine.
 const START_TIME: Duration = Duration::from_secs(30);
 /// After an engine was lost, the next one starts only when the lost one's commands are gone.
 const CLEAN_TIME: Duration = Duration::from_secs(10);
 /// The shortest timeout, when the time is over already.
-const LEAST: Duration = Duration::from_millis(50);
+const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Runs the call. Returns its exit status. `asked` is a connection over which the command was sent already.
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     exec_when_we_panic(call);
     let settings = Settings::load(distant::look_at);
     let is_silent = settings.distant == Some(Distant::Silent);
-    if is_silent || settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
+    if is_silent || settings.is_on(Key::Disable) || has_closed_stream() || reads_the_terminal(call) {
         return exec(call);
     }
     let home = Home::of(&settings);
     let ran = match asked {
-        Some(client) => hear(client),
+        Some(client) => await_outcome(client),
         None => run_in_engine(call, &settings, &home),
     };
     match ran {
@@ -69,7 +69,7 @@ pub fn run(call: &Call, asked: Option<Client>) -> i32 {
         Err(Unserved::Lost(error)) => {
             // A new engine starts only when the commands of the lost engine are gone.
             if is_timeout(&error) || home.start_engine(CLEAN_TIME).is_err() {
-                note(&home.folder, &Unserved::Lost(error), None);
+                leave_note(&home.folder, &Unserved::Lost(error), None);
             }
             exec(call)
         }
@@ -78,7 +78,7 @@ pub fn run(call: &Call, asked: Option<Client>) -> i32 {
 }
 
 /// Leaves a note for the next calls.
-fn note(folder: &Folder, why: &Unserved, earlier: Option<&Note>) {
+fn leave_note(folder: &Folder, why: &Unserved, earlier: Option<&Note>) {
     let is_first = trouble::leave(folder, &why.to_string(), earlier);
     // Programs read what a compiler writes; people read a terminal.
     if is_first && io::stderr().is_terminal() {
@@ -87,7 +87,7 @@ fn note(folder: &Folder, why: &Unserved, earlier: Option<&Note>) {
 }
 
 /// A closed stream cannot be passed on, and a file of ours would get its number.
-fn lacks_streams() -> bool {
+fn has_closed_stream() -> bool {
     (0..3).any(|number| {
         // SAFETY: looks at a flag.
         unsafe { libc::fcntl(number, libc::F_GETFD) < 0 }
@@ -114,18 +114,18 @@ impl Home {
 
     /// Connects for questions about the cache. Starts an engine if there is none.
     pub fn connect(&self) -> Result<Client, Unserved> {
-        let (session, name) = parent();
-        self.reach(START_TIME, |_| Client::connect(&self.folder, session, 0, &name))
+        let (session, name) = session();
+        self.connect_or_start(START_TIME, |_| Client::connect(&self.folder, session, 0, &name))
     }
 
     /// Connects. Starts an engine if there is none. `connect` gets the time that is left.
-    fn reach(
+    fn connect_or_start(
         &self,
         time: Duration,
         connect: impl Fn(Duration) -> Result<Client, Unserved>,
     ) -> Result<Client, Unserved> {
         let deadline = Instant::now() + time;
-        let left = || deadline.saturating_duration_since(Instant::now()).max(LEAST);
+        let left = || deadline.saturating_duration_since(Instant::now()).max(SHORTEST);
         match connect(time) {
             // The engine exists and does not answer: another start would wait for it, too.
             Err(Unserved::Lost(error)) if is_timeout(&error) && !end_if_stopped(&self.folder) => {
@@ -173,9 +173,9 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     let by_facts = call.how == How::ByFacts || call.how == How::AsSet && settings.is_on(Key::Facts);
     let by_facts = (by_facts && !is_observed()).then(|| Input::of(io::stdin().as_fd()));
     let is_cached = call.how != How::Uncached;
-    let is_kept = is_cached && is_known(call, &entries, &cwd, by_facts);
+    let is_cacheable = is_cached && is_cacheable(call, &entries, &cwd, by_facts);
     let environment = Request::Environment { env: 0, entries };
-    let output = if is_kept { Stdio::Pipe } else { Stdio::Descriptor };
+    let output = if is_cacheable { Stdio::Pipe } else { Stdio::Descriptor };
     let execute = Request::Execute(Box::new(Execute {
         id: 0,
         env: 0,
@@ -195,40 +195,40 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     }
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let all = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    let descriptors = if is_kept { &all[..1] } else { &all };
-    let (session, name) = parent();
+    let descriptors = if is_cacheable { &all[..1] } else { &all };
+    let (session, name) = session();
     let greeting = || Greeting {
         session,
         jobs: processors(),
         // A hit needs nothing of our process.
-        wishes: if is_kept { WISH_LATE | umask() } else { 0 },
+        wishes: if is_cacheable { WISH_LATE | umask() } else { 0 },
         name: name.clone(),
     };
     let caching = caching(settings, home);
     let requests = [&environment, &caching, &execute];
     // An engine that does not read keeps the descriptors open that were sent to it. A process that waits for the end of
     // such a pipe would wait for ever. So only files are sent before the engine answers.
-    let is_prompt = is_kept && nobody_waits_for(stdin.as_fd());
-    let (first, later) = if is_prompt {
+    let is_early = is_cacheable && is_file_or_device(stdin.as_fd());
+    let (first, later) = if is_early {
         (&requests[..], &[][..])
     } else {
         (&[][..], &requests[..])
     };
-    let passed = if is_prompt { descriptors } else { &[] };
+    let passed = if is_early { descriptors } else { &[] };
     let (time, earlier) = match trouble::consult(&home.folder) {
         Advice::Ask => (patience(), None),
-        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
+        Advice::AskBriefly(leave_note) => (trouble::SHORT_TIMEOUT, Some(leave_note)),
         Advice::Leave => {
             return Err(Unserved::Absent(io::Error::other(
                 "it could not be reached a moment ago",
             )))
         }
     };
-    let reached = home.reach(time, |left| Client::call(&home.folder, greeting(), first, passed, left));
+    let reached = home.connect_or_start(time, |left| Client::call(&home.folder, greeting(), first, passed, left));
     let mut client = match reached {
         Ok(client) => client,
         Err(why @ (Unserved::Absent(_) | Unserved::Lost(_))) => {
-            note(&home.folder, &why, earlier.as_ref());
+            leave_note(&home.folder, &why, earlier.as_ref());
             return Err(Unserved::Absent(io::Error::other("noted")));
         }
         Err(other) => return Err(other),
@@ -240,19 +240,19 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         client.ask(later, descriptors)?;
     }
     // A store on a file system that may hang must be checked first, which the front cannot do.
-    if is_prompt && by_facts.is_none() && settings.distant.is_none() {
+    if is_early && by_facts.is_none() && settings.distant.is_none() {
         card::leave(settings, home, &caching);
     }
-    hear(client)
+    await_outcome(client)
 }
 
 /// Waits for the outcome of a command, and prints its output.
-fn hear(mut client: Client) -> Result<Outcome, Unserved> {
+fn await_outcome(mut client: Client) -> Result<Outcome, Unserved> {
     // The output is printed when the outcome is there: if the engine is lost, the command runs again and prints
     // everything itself.
     let mut printed = Vec::new();
     loop {
-        match client.receive_while_it_lives(WATCH, patience())? {
+        match client.receive_while_it_lives(CHECK_INTERVAL, patience())? {
             Reply::Told { .. } | Reply::Welcome { .. } => {}
             Reply::Output { stream, data, .. } => printed.push((stream, data)),
             Reply::Outcome(outcome) => {
@@ -267,7 +267,7 @@ fn hear(mut client: Client) -> Result<Outcome, Unserved> {
 }
 
 /// No other process waits for the end of a regular file or a device.
-fn nobody_waits_for(stream: BorrowedFd<'_>) -> bool {
+fn is_file_or_device(stream: BorrowedFd<'_>) -> bool {
     let kind = rustix::fs::fstat(stream).map(|found| FileType::from_raw_mode(found.st_mode));
     matches!(kind, Ok(FileType::RegularFile | FileType::CharacterDevice))
 }
@@ -279,7 +279,7 @@ fn is_observed() -> bool {
 }
 
 /// Whether the cache knows commands of this kind, or can cache them by their facts.
-fn is_known(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> bool {
+fn is_cacheable(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> bool {
     let real = fs::canonicalize(&call.program);
     let asked = action::Call {
         argv: &argv(call),
@@ -346,7 +346,7 @@ fn is_too_large(request: &Request) -> bool {
 
 /// The session: commands with the same parent, such as a `make`, are one build. Its number is made of the parent's
 /// process number and start time.
-fn parent() -> ([u8; 16], Vec<u8>) {
+fn session() -> ([u8; 16], Vec<u8>) {
     let pid = std::os::unix::process::parent_id();
     let mut stat = [0; STAT_CAP];
     // One read: the kernel writes the text anew for each.
@@ -390,7 +390,7 @@ fn processors() -> u32 {
 fn exec(call: &Call) -> i32 {
     let is_bare = !call.name.as_bytes().contains(&b'/');
     let program = if is_bare { &call.name } else { call.program.as_os_str() };
-    let error = become_program(program, &call.name, &call.args);
+    let error = exec_program(program, &call.name, &call.args);
     eprintln!("wafcc: {}: {error}", call.program.display());
     status_of(&error)
 }
@@ -406,7 +406,7 @@ fn exec_when_we_panic(call: &Call) {
 }
 
 /// Only one system call. `Command` would first change signals, and give up if that fails.
-fn become_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error {
+fn exec_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error {
     let text = |word: &OsStr| CString::new(word.as_bytes()).unwrap_or_default();
     let program = text(program);
     let words: Vec<CString> = iter::once(name)
@@ -421,16 +421,16 @@ fn become_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error
 }
 
 /// Reports that no program was found. The system may still find one, or knows what is wrong with it.
-pub fn fail(unfound: Unfound) -> i32 {
-    let status = if unfound.is_hidden {
-        NO_SUCH
+pub fn report_not_found(not_found: NotFound) -> i32 {
+    let status = if not_found.is_hidden {
+        NOT_FOUND
     } else {
-        status_of(&become_program(&unfound.name, &unfound.name, &unfound.args))
+        status_of(&exec_program(&not_found.name, &not_found.name, &not_found.args))
     };
-    let why = if status == NO_SUCH {
-        unfound.words
+    let why = if status == NOT_FOUND {
+        not_found.words
     } else {
-        format!("{}: it cannot be executed", unfound.name.to_string_lossy())
+        format!("{}: it cannot be executed", not_found.name.to_string_lossy())
     };
     eprintln!("wafcc: {why}");
     status
@@ -439,8 +439,8 @@ pub fn fail(unfound: Unfound) -> i32 {
 /// The shell's exit status for a program that could not be started.
 fn status_of(error: &io::Error) -> i32 {
     match error.raw_os_error() {
-        Some(libc::ENOENT) => NO_SUCH,
-        _ => NO_PROGRAM,
+        Some(libc::ENOENT) => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
     }
 }
 
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn all_commands_of_one_parent_are_one_session() {
-        assert_eq!(parent(), parent());
-        assert_ne!(parent().0[8..], [0; 8]);
+        assert_eq!(session(), session());
+        assert_ne!(session().0[8..], [0; 8]);
     }
 }

@@ -27,10 +27,10 @@ use crate::settings::place;
 
 const MAGIC: &str = "wafcc-trouble 1";
 /// How long the first note is fresh. Each further failure doubles that.
-const FIRST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(60);
+const FIRST_TIME: Duration = Duration::from_secs(5);
+const LONGEST_TIME: Duration = Duration::from_secs(60);
 /// The timeout of a call that tries again: short enough for a build to pay it many times.
-pub const BRIEFLY: Duration = Duration::from_millis(100);
+pub const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 const CAP: u64 = 1 << 20;
 
 /// What a call is to do.
@@ -80,12 +80,12 @@ impl Trouble {
     }
 
     fn new(failures: u32, reason: &str) -> Trouble {
-        let doubled = FIRST.saturating_mul(1 << failures.clamp(1, 10).saturating_sub(1));
+        let doubled = FIRST_TIME.saturating_mul(1 << failures.clamp(1, 10).saturating_sub(1));
         let written = now();
         Trouble {
             failures,
             written,
-            until: written + doubled.min(LONGEST).as_millis() as u64,
+            until: written + doubled.min(LONGEST_TIME).as_millis() as u64,
             reason: reason.replace('\n', " "),
             commands: 1,
         }
@@ -128,7 +128,7 @@ fn advise(path: &Path) -> Option<Advice> {
         let _ = file.write_all(b".");
         return Some(Advice::Leave);
     }
-    let is_ours = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&file, path);
+    let is_ours = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_still_at(&file, path);
     if !is_ours {
         let _ = file.write_all(b".");
         return Some(Advice::Leave);
@@ -146,11 +146,11 @@ fn is_new(file: &File) -> bool {
         .metadata()
         .and_then(|found| found.modified())
         .map(|at| at.elapsed());
-    age.is_ok_and(|age| age.is_ok_and(|age| age < FIRST))
+    age.is_ok_and(|age| age.is_ok_and(|age| age < FIRST_TIME))
 }
 
 /// Whether the open file still has this path: another call may have replaced the note.
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_still_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
         _ => false,
@@ -174,7 +174,7 @@ pub fn leave(folder: &Folder, reason: &str, earlier: Option<&Note>) -> bool {
     let text = Trouble::new(1, reason).text();
     // A missing folder may be the reason for the failure.
     let _ = folder.make();
-    let _ = DirBuilder::new().mode(0o700).create(shelter());
+    let _ = DirBuilder::new().mode(0o700).create(fallback_folder());
     places(folder)
         .iter()
         .any(|path| regular::create(path, text.as_bytes()).is_ok())
@@ -188,7 +188,7 @@ pub fn forget(folder: &Folder) {
 }
 
 /// The note of other calls, for reports.
-pub fn told(folder: &Folder) -> Option<Trouble> {
+pub fn read_note(folder: &Folder) -> Option<Trouble> {
     let texts = places(folder).into_iter().filter_map(|path| {
         let mut text = String::new();
         open(&path).ok()?.take(CAP).read_to_string(&mut text).ok()?;
@@ -199,15 +199,18 @@ pub fn told(folder: &Folder) -> Option<Trouble> {
 
 /// The paths of notes, in folders that only this user can change.
 fn places(folder: &Folder) -> Vec<PathBuf> {
-    let shelter = Folder::at(shelter());
+    let fallback_folder = Folder::at(fallback_folder());
     let name = format!("trouble-{:016x}", place::mixed(folder.path().as_os_str().as_bytes()));
     let own = folder.check().is_ok().then(|| folder.trouble());
-    let other = shelter.check().is_ok().then(|| shelter.path().join(name));
+    let other = fallback_folder
+        .check()
+        .is_ok()
+        .then(|| fallback_folder.path().join(name));
     own.into_iter().chain(other).collect()
 }
 
 /// The folder of notes that cannot be in the engine's folder.
-fn shelter() -> String {
+fn fallback_folder() -> String {
     format!("/tmp/wafcc-{}", rustix::process::geteuid().as_raw())
 }
 
