@@ -17,7 +17,7 @@ use wafengine::{completion, dashboard, team, witness};
 
 const STOP_TIME: Duration = Duration::from_secs(10);
 
-/// Not Rust's own `main`: a program that is observed by the witness inherits what that does to signals and streams.
+/// Not Rust's own `main`: it changes signals and streams, which a program under the witness would inherit.
 ///
 /// # Safety
 /// As the system calls it: `argv` has `count` strings and ends with a zero.
@@ -29,9 +29,9 @@ pub unsafe extern "C" fn main(count: c_int, argv: *const *const c_char) -> c_int
         // SAFETY: see above; nothing has been set up yet.
         return unsafe { witness::launch(argv) };
     }
-    // As Rust's own start does: a closed stream becomes `/dev/null`, and a broken pipe an error.
+    // The same as Rust's own `main` does: a closed stream becomes `/dev/null`, and a broken pipe an error.
     for stream in 0..3 {
-        // SAFETY: plain system calls.
+        // SAFETY: only system calls.
         unsafe {
             if libc::fcntl(stream, libc::F_GETFD) < 0 {
                 libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
@@ -61,7 +61,7 @@ fn run() -> u8 {
     }
 }
 
-/// `serve` and `dashboard` have a help of their own.
+/// `serve` and `dashboard` have their own help.
 fn misused(why: &str) -> String {
     let first = std::env::args_os().nth(1);
     match first.as_deref().and_then(OsStr::to_str) {
@@ -122,7 +122,7 @@ fn act(line: Invocation) -> Result<u8, String> {
                 engine.stop(now, time).map_err(failed)
             });
             if let Err(error) = stopped {
-                // One that somebody has stopped hears nothing.
+                // An engine that was stopped by a signal does not answer.
                 if !(now && end_if_stopped(&Folder::from_environment())) {
                     return Err(error);
                 }

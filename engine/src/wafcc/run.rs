@@ -80,7 +80,7 @@ pub fn run(call: &Call, asked: Option<Client>) -> i32 {
 /// Leaves a note for the next calls.
 fn leave_note(folder: &Folder, why: &Unserved, earlier: Option<&Note>) {
     let is_first = trouble::leave(folder, &why.to_string(), earlier);
-    // Programs read what a compiler writes; people read a terminal.
+    // Only a terminal gets the message: other programs may parse a compiler's errors.
     if is_first && io::stderr().is_terminal() {
         eprintln!("wafcc: {why}; commands run without it, and nothing is cached");
     }
