@@ -79,11 +79,7 @@ fn main() {
         std::fs::write(&library, b"").expect("write to OUT_DIR");
         return;
     }
-    let mut build = cc::Build::new();
-    build.opt_level(2).warnings(false);
-    // Otherwise gcc turns loops into calls of strlen, which may not be resolved yet when our code runs.
-    build.flag_if_supported("-fno-tree-loop-distribute-patterns");
-    let mut command = build.get_compiler().to_command();
+    let mut command = compiler();
     command
         .args(FLAGS)
         .args(SOURCES.map(|name| format!("park/{name}")))
@@ -93,6 +89,15 @@ fn main() {
         status.is_ok_and(|status| status.success()),
         "libwafpark.so could not be built: {command:?}"
     );
+}
+
+/// The C compiler for code that runs before libc is ready.
+fn compiler() -> Command {
+    let mut build = cc::Build::new();
+    build.opt_level(2).warnings(false);
+    // Otherwise gcc turns loops into calls of strlen, which may not be resolved yet when our code runs.
+    build.flag_if_supported("-fno-tree-loop-distribute-patterns");
+    build.get_compiler().to_command()
 }
 
 /// `-C target-feature=+crt-static` would apply to all programs. So we write linker scripts that name the static
@@ -125,10 +130,7 @@ fn begin_with_front(folder: &Path) {
     }
     let object = folder.join("front.o");
     let version = env::var("CARGO_PKG_VERSION").expect("cargo sets CARGO_PKG_VERSION");
-    let mut build = cc::Build::new();
-    build.opt_level(2).warnings(false);
-    build.flag_if_supported("-fno-tree-loop-distribute-patterns");
-    let mut command = build.get_compiler().to_command();
+    let mut command = compiler();
     command.args(FRONT_FLAGS).arg(format!("-DVERSION=\"{version}\""));
     let status = command.args(["-c", "front/front.c", "-o"]).arg(&object).status();
     assert!(

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_without_a_token_makes_room_and_who_has_shown_it_stays() {
+    fn the_oldest_connection_without_the_token_is_closed_and_others_stay() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let limits = ConnectionLimits::default();
         let mut held = Vec::new();

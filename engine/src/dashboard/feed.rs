@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_is_told_the_past_and_the_latest() {
+    fn a_later_page_gets_the_history_and_the_latest_line() {
         let feed = Arc::new(Feed::default());
         let (mut first, history) = feed.watch();
         assert!(history.contains("\"samples\":[]"), "{history}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_for_a_while_is_not_shown_as_new() {
+    fn a_line_from_before_a_pause_is_not_news() {
         let feed = Arc::new(Feed::default());
         let (watcher, _) = feed.watch();
         feed.put(&json!(1), json!([1]));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_has_what_is_known() {
+    fn a_sample_has_the_known_numbers() {
         let statistics = Statistics {
             hits: 7,
             misses: [("a", 2), ("b", 3)].map(|(why, n)| (why.to_owned(), n)).into(),
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_is_forgotten() {
+    fn old_samples_are_dropped() {
         let mut history = History::default();
         (0..MOST + 3).for_each(|at| history.add(json!(at)));
         let samples = &history.json()["samples"];

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_no_secret_is_told() {
+    fn mistakes_are_named_without_secrets() {
         for (words, error) in [
             (["--port", "many"], "--port many: it is a number from 0 to 65535"),
             (

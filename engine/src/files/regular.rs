@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_ours_is_an_error_at_once() {
+    fn other_kinds_of_files_are_errors_without_blocking() {
         let folder = folder("others");
         let [fifo, socket, link, file] = ["fifo", "socket", "link", "file"].map(|name| folder.join(name));
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();

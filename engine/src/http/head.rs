@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn an_ambiguous_head_is_refused() {
         for (lines, status) in [
             ("Content-Length: 1\r\nContent-Length: 2\r\n", 400),
             ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", 400),

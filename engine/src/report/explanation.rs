@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_back_what_was_told() {
+    fn json_is_read_as_it_was_written() {
         assert_eq!(Explanation::from_json(&some().json()), Ok(some()));
         assert_eq!(some().json()["came_too_early"], true);
         assert!(Explanation::from_json(&json!({"output": "/p/x.o"})).is_err());

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_understood_as_it_was_meant() {
+    fn a_question_is_decoded_as_it_was_encoded() {
         let text = || "max_size".to_owned();
         for request in [
             Request::Statistics,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_an_error() {
+    fn an_invalid_question_is_an_error() {
         for text in [
             "",
             "{",
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_understood_as_it_was_meant() {
+    fn an_answer_is_decoded_as_it_was_encoded() {
         for answer in [
             Answer::Statistics(Box::default()),
             Answer::Removed { entries: 1, bytes: 2 },

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_back_what_was_told() {
+    fn json_is_read_as_it_was_written() {
         let told = serde_json::to_value(some()).unwrap();
         assert_eq!(Remote::deserialize(&told).ok(), Some(some()));
         assert!(Remote::deserialize(serde_json::Value::Null).is_err());

@@ -254,7 +254,7 @@ Counted since:          2000-02-29 12:34 UTC
     }
 
     #[test]
-    fn a_report_of_audits_names_what_was_different() {
+    fn a_report_of_audits_names_the_differences() {
         let mut some = some();
         (some.audited, some.different, some.audits_waiting) = (9, 1, 2);
         some.unaudited = [("it was interrupted".to_owned(), 3)].into();
@@ -283,7 +283,7 @@ Audited hits:                  9
     }
 
     #[test]
-    fn programs_get_back_what_was_counted() {
+    fn json_is_read_as_it_was_written() {
         let some = some();
         assert_eq!(Statistics::from_json(&some.json()), Ok(some.clone()));
         for field in some.json().as_object().unwrap().keys() {

@@ -3,29 +3,43 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{json, Value};
 
 use super::statistics::Statistics;
 use crate::wire::{Outcome, Verdict, Why};
 
 /// Counts since the engine started.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub struct Totals {
     pub sessions: u64,
     pub connections: u64,
     pub malformed: u64,
+    #[serde(serialize_with = "by_reason")]
     refused: [u64; Why::ALL.len()],
     succeeded: u64,
     failed: u64,
     not_started: u64,
     timed_out: u64,
     cancelled: u64,
+    #[serde(rename = "user_s", serialize_with = "in_seconds")]
     user: u64,
+    #[serde(rename = "system_s", serialize_with = "in_seconds")]
     system: u64,
+    #[serde(rename = "wall_s", serialize_with = "in_seconds")]
     wall: u64,
+    #[serde(rename = "queued_s", serialize_with = "in_seconds")]
     queued: u64,
+    #[serde(rename = "peak_kib")]
     peak: u64,
+}
+
+fn by_reason<S: Serializer>(refused: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(Why::ALL.map(|why| (why.name(), refused[why as usize - 1])))
+}
+
+fn in_seconds<S: Serializer>(micros: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(*micros as f64 / 1e6)
 }
 
 impl Totals {
@@ -47,30 +61,6 @@ impl Totals {
 
     pub fn refuse(&mut self, why: Why) {
         self.refused[why as usize - 1] += 1;
-    }
-
-    fn json(&self) -> Value {
-        let refused = Why::ALL.map(|why| (why.name(), self.refused[why as usize - 1]));
-        let refused: serde_json::Map<_, _> = refused
-            .into_iter()
-            .map(|(name, n)| (name.to_owned(), n.into()))
-            .collect();
-        json!({
-            "sessions": self.sessions,
-            "connections": self.connections,
-            "malformed": self.malformed,
-            "refused": refused,
-            "succeeded": self.succeeded,
-            "failed": self.failed,
-            "not_started": self.not_started,
-            "timed_out": self.timed_out,
-            "cancelled": self.cancelled,
-            "user_s": seconds(self.user),
-            "system_s": seconds(self.system),
-            "wall_s": seconds(self.wall),
-            "queued_s": seconds(self.queued),
-            "peak_kib": self.peak,
-        })
     }
 }
 
@@ -169,16 +159,12 @@ impl Snapshot<'_> {
             "commands": self.commands,
             "connections": self.connections,
             "memory_kib": self.memory,
-            "totals": self.totals.json(),
+            "totals": self.totals,
             "parking": self.parking,
             "brake": self.brake,
             "cache": self.cache,
         })
     }
-}
-
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
 }
 
 /// The text of a report for users.
@@ -374,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_see_what_programs_see() {
+    fn the_text_has_the_facts_of_the_json() {
         let mut totals = Totals::default();
         totals.refuse(Why::Place);
         let snapshot = Snapshot {

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_looked_at_unless_there_is_something_to_do() {
+    fn a_busy_engine_interrupts_audits_only_if_there_are_any() {
         let auditor = Auditor::new(None);
         auditor.set_busy(true);
         assert!(!auditor.queue.state().is_busy);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_one_has_nothing_to_do() {
+    fn a_closed_auditor_has_no_next_audit() {
         let mut auditor = Auditor::new(None);
         auditor.close();
         assert!(auditor.queue.next().is_none());

@@ -152,11 +152,11 @@ pub struct Command {
     pub state: State,
 }
 
-/// Work is recorded of a command for the cache.
+/// What is recorded of a command for the cache.
 pub struct Recording {
     /// The cache threads, which count a result that is not stored.
     jobs: Arc<Jobs>,
-    /// Work the client is told.
+    /// What the client is told.
     pub told: Told,
     /// The right and the duty to store the result.
     pub ticket: Option<Ticket>,
@@ -183,7 +183,7 @@ impl Recording {
         }
     }
 
-    /// Records output up to a limit. If a command output more, its result is not stored.
+    /// Records output up to a limit. If a command prints more, its result is not stored.
     pub fn note_output(&mut self, stream: usize, data: &[u8]) {
         if self.ticket.is_none() {
             return;

@@ -716,7 +716,7 @@ impl Server {
         self.start_idle_clock();
     }
 
-    /// Tells the client work the cache knows of a command.
+    /// Tells the client what the cache knows of a command.
     fn tell_cache_info(&mut self, order: &Order, told: Told) {
         let id = order.execute.id;
         let reply = Reply::Told { id, told };

@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// The begin of a session's number. With the whole number, a client could use the session's slots.
+/// The beginning of a session's number. With the whole number, a client could use the session's slots.
 fn short_id(id: &SessionId) -> String {
     id[..4].iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -114,7 +114,7 @@ fn excerpt<'a>(argv: impl Iterator<Item = &'a [u8]>, count: usize) -> Vec<String
     words
 }
 
-/// The begin and the end: the file name is at the end of a path.
+/// The beginning and the end: the file name is at the end of a path.
 fn shorten(argument: &[u8]) -> String {
     if argument.len() <= MOST_BYTES {
         return path_text::show(OsStr::from_bytes(argument));
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_the_source_is_told_of_a_long_command() {
+    fn the_excerpt_of_a_long_command_line_has_its_source() {
         let words: Vec<_> = (0..100).map(|n| format!("-I{n}")).chain(["a.c".to_owned()]).collect();
         let told = excerpt(words.iter().map(String::as_bytes), words.len());
         assert_eq!(told.len(), MOST_ARGUMENTS);

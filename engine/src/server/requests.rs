@@ -233,7 +233,7 @@ impl Server {
         })
     }
 
-    /// Logs the begin of a build, when its first command is to run.
+    /// Logs the beginning of a build, when its first command is to run.
     fn log_session(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.log_once(id) else {
             return;

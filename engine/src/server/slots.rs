@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_waits_and_lets_others_go_first() {
+    fn a_session_that_may_not_start_lets_others_go_first() {
         let mut slots = Slots::default();
         slots.declare(A, 3, false);
         slots.declare(B, 3, false);

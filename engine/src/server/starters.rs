@@ -89,7 +89,7 @@ pub struct Starters {
     open: Arc<AtomicUsize>,
 }
 
-/// Work the threads share.
+/// What the threads share.
 #[derive(Clone)]
 struct Shared {
     orders: Arc<Mutex<Receiver<Job>>>,
@@ -132,7 +132,7 @@ impl Starters {
             }
         }
         if self.threads > 0 {
-            // The threads commands as long as we do.
+            // The threads live as long as we do.
             let _ = self.jobs.send(job);
             return;
         }
@@ -191,7 +191,7 @@ fn whole_of(child: Child) -> Begun {
     Begun { child, next_parts }
 }
 
-/// Work a thread needs to start commands.
+/// What a thread needs to start commands.
 struct Starter {
     spawner: Spawner,
     null: Arc<OwnedFd>,

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_hides_secrets() {
+    fn secrets_are_not_shown() {
         assert_eq!(
             without_secrets("tcp://t@h:1 redis://h/0 s3://b|secret-key=x|region=r"),
             "tcp://***@h:1 redis://h/0 s3://b|secret-key=***|region=r"

@@ -287,18 +287,19 @@ impl Settings {
     }
 
     pub fn max_size(&self) -> u64 {
-        let text = self.text(Key::MaxSize).to_str();
-        text.and_then(|text| quantity::size(text).ok()).unwrap_or_default()
+        self.parsed(Key::MaxSize, quantity::size).unwrap_or_default()
     }
 
     pub fn compression(&self) -> Compression {
-        let text = self.text(Key::Compression).to_str();
-        text.and_then(|text| level(text).ok()).unwrap_or(Compression::Auto)
+        self.parsed(Key::Compression, level).unwrap_or(Compression::Auto)
     }
 
     pub fn audit(&self) -> f64 {
-        let text = self.text(Key::Audit).to_str();
-        text.and_then(|text| quantity::percent(text).ok()).unwrap_or_default()
+        self.parsed(Key::Audit, quantity::percent).unwrap_or_default()
+    }
+
+    fn parsed<T>(&self, key: Key, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+        self.text(key).to_str().and_then(|text| parse(text).ok())
     }
 
     /// Files on which every command depends, even if it does not read them.
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_told_and_does_not_hold() {
+    fn a_wrong_value_is_reported_and_does_not_apply() {
         let settings = with_variables(&[(Key::MaxSize, "much"), (Key::Audit, "200"), (Key::Compression, "zip")]);
         assert_eq!((settings.max_size(), settings.audit()), (5_000_000_000, 0.0));
         assert_eq!(settings.compression(), Compression::Auto);
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_whom_to_trust_is_told_and_trusts_nobody() {
+    fn a_mistake_in_trusted_keys_is_reported_and_trusts_no_key() {
         let settings = with_variables(&[(Key::TrustedKeys, "ed25519:1"), (Key::SigningKey, "keys/ci")]);
         assert_eq!(settings.mistakes.len(), 2);
         assert_eq!(settings.text(Key::TrustedKeys), "ed25519:1");
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_holds_with_its_origin() {
+    fn the_higher_value_applies_with_its_origin() {
         let mut below = with_variables(&[(Key::Namespace, "below"), (Key::MaxSize, "1G")]);
         below.take_all(with_variables(&[(Key::Namespace, "above")]));
         assert_eq!(

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_where_what_is_mounted() {
+    fn a_line_has_the_place_and_kind_of_a_mount() {
         let line = "36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - nfs4 server:/x rw";
         let mount = Mount::parse(line).unwrap();
         assert_eq!((mount.place.as_path(), &*mount.kind), (Path::new("/mnt/a b"), "nfs4"));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_here_answers() {
+    fn a_local_path_answers() {
         assert!(!is_distant(&std::env::temp_dir()));
         assert!(answers(Path::new("/"), Duration::from_secs(10)));
         assert!(answers(Path::new("/no/such/path"), Duration::from_secs(10)));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_before_two_dashes_says_how_to_run_what_is_behind_them() {
+    fn options_of_run_come_before_two_dashes() {
         let read = |line: &str| {
             let mut args: Vec<_> = line.split(' ').map(OsString::from).collect();
             let run = parse_run(&mut args);

@@ -255,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn without_any_word_there_is_help() {
+    fn without_options_there_is_help() {
         assert!(matches!(&parsed("").unwrap()[..], [Action::Print(help)] if help.contains("Usage: wafcc COMMAND")));
     }
 
     #[test]
-    fn what_is_shown_may_be_for_programs() {
+    fn json_applies_to_each_option_that_shows_something() {
         let explain = |outputs: &[&str], json| Action::Explain {
             outputs: outputs.iter().map(OsString::from).collect(),
             json,

@@ -209,15 +209,13 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     // An engine that does not read keeps the descriptors open that were sent to it. A process that waits for the end of
     // such a pipe would wait for ever. So only files are sent before the engine answers.
     let is_early = is_cacheable && is_file_or_device(stdin.as_fd());
-    let (first, later) = if is_early {
-        (&requests[..], &[][..])
-    } else {
-        (&[][..], &requests[..])
+    let (first, passed) = match is_early {
+        true => (&requests[..], descriptors),
+        false => (&[][..], &[][..]),
     };
-    let passed = if is_early { descriptors } else { &[] };
     let (time, earlier) = match trouble::consult(&home.folder) {
         Advice::Ask => (patience(), None),
-        Advice::AskBriefly(leave_note) => (trouble::SHORT_TIMEOUT, Some(leave_note)),
+        Advice::AskBriefly(note) => (trouble::SHORT_TIMEOUT, Some(note)),
         Advice::Leave => {
             return Err(Unserved::Absent(io::Error::other(
                 "it could not be reached a moment ago",
@@ -236,8 +234,8 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     if earlier.is_some() {
         trouble::forget(&home.folder);
     }
-    if !later.is_empty() {
-        client.ask(later, descriptors)?;
+    if !is_early {
+        client.ask(&requests, descriptors)?;
     }
     // A store on a file system that may hang must be checked first, which the front cannot do.
     if is_early && by_facts.is_none() && settings.distant.is_none() {

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_says_what_was_written() {
+    fn a_note_is_read_as_it_was_written() {
         let trouble = Trouble::new(3, "two\nlines");
         assert_eq!(trouble.reason, "two lines");
         assert_eq!(Trouble::parse(&trouble.text()), Some(trouble));

@@ -352,7 +352,7 @@ fn too_many_descriptors_end_the_connection() {
 
 /// Descriptors that come before an incomplete frame are limited, and are closed with the connection.
 #[test]
-fn descriptors_do_not_pile_up() {
+fn early_descriptors_are_limited() {
     let sandbox = Sandbox::started();
     let mut neighbour = sandbox.client(1);
     let engine = neighbour.pid;
@@ -380,7 +380,7 @@ fn descriptors_do_not_pile_up() {
 
 /// Descriptors that come with a request that does not use them are closed.
 #[test]
-fn descriptors_that_nobody_wants_are_not_kept() {
+fn unused_descriptors_are_not_kept() {
     let sandbox = Sandbox::started();
     let mut neighbour = sandbox.client(1);
     let engine = neighbour.pid;

@@ -9,7 +9,7 @@ use wafengine::files::folder::ENGINE;
 
 /// An unknown command line is reported in one line that names the help.
 #[test]
-fn mistakes_in_the_call_are_told() {
+fn mistakes_in_the_call_are_reported() {
     let sandbox = Sandbox::new();
     for args in [
         &["frobnicate"][..],
@@ -47,7 +47,7 @@ fn help_needs_no_engine() {
 
 /// If the output cannot be written, one line says so. An engine that was started runs all the same.
 #[test]
-fn output_that_cannot_be_written_is_told() {
+fn output_that_cannot_be_written_is_reported() {
     let sandbox = Sandbox::started();
     for args in [
         &["--help"][..],

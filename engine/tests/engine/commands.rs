@@ -29,7 +29,7 @@ fn script_that_prints(path: &Path, name: &str) {
 
 /// The outcome has the exit status of the command.
 #[test]
-fn an_exit_status_is_told() {
+fn an_exit_status_is_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
     for status in [0, 1, 2, 126, 127, 128, 255] {
@@ -39,7 +39,7 @@ fn an_exit_status_is_told() {
 
 /// A signal that ended a command is reported as a negative number.
 #[test]
-fn a_signal_is_told() {
+fn a_signal_is_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
     for signal in [
@@ -92,7 +92,7 @@ fn a_command_leads_its_group_or_session() {
 
 /// A command that does not exist is reported with its errno, with or without a path in its name.
 #[test]
-fn a_missing_command_is_told() {
+fn a_missing_command_is_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     for name in ["/no/such/command", "./nothing", "no-such-command"] {
@@ -104,7 +104,7 @@ fn a_missing_command_is_told() {
 
 /// A script whose interpreter does not exist cannot be started.
 #[test]
-fn a_missing_interpreter_is_told() {
+fn a_missing_interpreter_is_reported() {
     let sandbox = Sandbox::started();
     let script = sandbox.path("script");
     program(&script, "#!/no/such/interpreter\n");
@@ -114,7 +114,7 @@ fn a_missing_interpreter_is_told() {
 
 /// A file without permission to execute and a folder are reported.
 #[test]
-fn a_forbidden_command_is_told() {
+fn a_forbidden_command_is_reported() {
     let sandbox = Sandbox::started();
     let plain = sandbox.path("plain");
     fs::write(&plain, "#!/bin/sh\n").unwrap();
@@ -127,7 +127,7 @@ fn a_forbidden_command_is_told() {
 
 /// A file that is no program is reported, and is not run by a shell.
 #[test]
-fn a_file_without_a_format_is_told() {
+fn a_file_without_a_format_is_reported() {
     let sandbox = Sandbox::started();
     let text = sandbox.path("text");
     program(&text, "echo I am not a script\n");
@@ -137,7 +137,7 @@ fn a_file_without_a_format_is_told() {
 
 /// Arguments that are too long for the system are reported.
 #[test]
-fn too_long_arguments_are_told() {
+fn too_long_arguments_are_reported() {
     let sandbox = Sandbox::started();
     let long = vec![b'x'; 1 << 20];
     let finished = sandbox.client(1).run(&command(&[b"/bin/true", &long[..]]));
@@ -146,7 +146,7 @@ fn too_long_arguments_are_told() {
 
 /// A missing folder is reported as a missing folder, not as a missing command. So is a file in its place.
 #[test]
-fn a_missing_folder_is_told() {
+fn a_missing_folder_is_reported() {
     let sandbox = Sandbox::started();
     let file = sandbox.path("file");
     fs::write(&file, "").unwrap();
@@ -161,7 +161,7 @@ fn a_missing_folder_is_told() {
 
 /// A command that could not be started keeps no slot and no descriptor.
 #[test]
-fn what_was_not_started_costs_nothing() {
+fn a_command_that_could_not_be_started_keeps_nothing() {
     let sandbox = Sandbox::without_parking();
     let mut peer = sandbox.client(1);
     peer.run(&shell(":")).text();
@@ -383,7 +383,7 @@ fn a_command_has_three_descriptors() {
 
 /// Times and peak memory in the outcome are those of the command.
 #[test]
-fn times_and_memory_are_told() {
+fn times_and_memory_are_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     // One write for both, so that the second arrives before the first has started.

@@ -240,7 +240,7 @@ fn clients_do_not_mix() {
 
 /// Signals, limits and masks of the process that started the engine do not reach commands.
 #[test]
-fn the_starter_leaves_no_trace() {
+fn the_context_of_the_starter_does_not_reach_commands() {
     let sandbox = Sandbox::new();
     let mut start = sandbox.wafd(&["start"]);
     // SAFETY: only system calls.
@@ -313,7 +313,7 @@ fn a_command_never_has_less_than_its_client() {
     for path in [sandbox.runtime(), &sandbox.path("")] {
         std::os::unix::fs::chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     }
-    fn become_somebody() -> io::Result<()> {
+    fn become_another_user() -> io::Result<()> {
         // SAFETY: only system calls, in a child before it runs another program.
         unsafe {
             done(libc::setgroups(0, std::ptr::null()))?;
@@ -335,11 +335,11 @@ fn a_command_never_has_less_than_its_client() {
                 rlim_max: 100,
             };
             done(libc::setrlimit64(libc::RLIMIT_NOFILE, &limit))?;
-            become_somebody()
+            become_another_user()
         });
     }
     sandbox::run(&mut start).succeeded();
-    let (stand_in, mut peer) = StandIn::start(&sandbox, become_somebody);
+    let (stand_in, mut peer) = StandIn::start(&sandbox, become_another_user);
     match peer.greet(&hello(new_session(), 1)) {
         Reply::Refused { reason, .. } => println!("refused: {}", String::from_utf8_lossy(&reason)),
         Reply::Welcome { .. } => {

@@ -37,7 +37,7 @@ fn a_common_version_is_picked() {
 
 /// A client without a common version is refused for that reason, and the connection ends.
 #[test]
-fn without_a_common_version_nobody_is_served() {
+fn a_client_without_a_common_version_is_refused() {
     let sandbox = Sandbox::started();
     for (lowest, highest) in [(0, 0), (2, 2), (2, 9), (9, 1), (u16::MAX, u16::MAX)] {
         let reason = sandbox.stranger().refused(&versions(lowest, highest), Why::Version);
@@ -174,7 +174,7 @@ fn a_second_greeting_ends_the_connection() {
 
 /// A request before the greeting ends the connection, and is not carried out.
 #[test]
-fn nothing_is_done_for_a_stranger() {
+fn requests_before_the_greeting_are_not_carried_out() {
     let sandbox = Sandbox::started();
     let touched = sandbox.path("touched");
     let order = command(&["/usr/bin/touch", touched.to_str().unwrap()]);

@@ -183,7 +183,7 @@ fn cancelled_and_failing_commands_give_their_tokens_back() {
 }
 
 #[test]
-fn an_engine_that_is_told_to_go_gives_its_tokens_back() {
+fn an_engine_that_stops_gives_its_tokens_back() {
     let sandbox = Sandbox::started();
     let gate = sandbox.close_gate("gate");
     let caller = Caller::pipe(b"++");
@@ -196,7 +196,7 @@ fn an_engine_that_is_told_to_go_gives_its_tokens_back() {
 }
 
 #[test]
-fn what_is_no_pipe_is_not_used_and_the_build_goes_on() {
+fn a_descriptor_that_is_no_pipe_is_not_used_and_the_build_goes_on() {
     let sandbox = Sandbox::started();
     let null: OwnedFd = File::open("/dev/null").unwrap().into();
     let mut peer = sandbox.client(2);
@@ -265,7 +265,7 @@ fn while_others_of_the_build_run_make_gets_fewer() {
 }
 
 #[test]
-fn without_the_wish_commands_are_told_of_no_jobserver() {
+fn without_the_wish_commands_get_no_jobserver() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(3);
     assert_eq!(peer.run(&shell("echo $MAKEFLAGS")).text(), "\n");

@@ -120,7 +120,7 @@ fn a_background_child_ends_with_a_killed_engine() {
 
 /// Background processes of finished commands are not killed: their process numbers may have been reused.
 #[test]
-fn what_commands_left_on_purpose_is_not_killed() {
+fn background_processes_of_finished_commands_are_not_killed() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let note = sandbox.name("server");
@@ -185,7 +185,7 @@ fn a_killed_guardian_is_replaced() {
 
 /// The new guardian kills neither commands that have ended nor what they left on purpose.
 #[test]
-fn a_stand_in_kills_what_ran_and_nothing_else() {
+fn a_new_guardian_kills_running_commands_and_nothing_else() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let note = sandbox.name("server");
@@ -293,7 +293,7 @@ fn is_stopped(signal: i32, target: impl Fn(i32) -> i32) {
 
 /// `stop` lets the running command end, sends its outcome, and returns when the engine has ended.
 #[test]
-fn a_stop_waits_for_what_runs() {
+fn a_stop_waits_for_running_commands() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let gate = sandbox.close_gate("gate");
@@ -329,7 +329,7 @@ fn a_stop_does_not_wait_for_clients_that_run_nothing() {
 
 /// `stop --now` ends running commands, even those that ignore signals. Soon after it returns, nothing is left.
 #[test]
-fn a_stop_now_ends_what_runs() {
+fn a_stop_now_ends_running_commands() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
     let pids = start_stubborn_command(&sandbox, &mut peer, "start_stubborn_command");
@@ -360,7 +360,7 @@ fn a_stop_now_ends_a_stop_that_waits() {
 
 /// `stop` without an engine is reported in one line.
 #[test]
-fn stopping_nobody_is_told() {
+fn a_stop_without_an_engine_is_reported() {
     let sandbox = Sandbox::new();
     for args in [&["stop"][..], &["stop", "--now"]] {
         let line = sandbox.run(args).failed();

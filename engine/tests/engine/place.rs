@@ -187,7 +187,7 @@ fn an_outer_process_namespace_is_another_place() {
 
 /// A connection without jobs can run no commands, so it is welcome from everywhere.
 #[test]
-fn status_is_told_to_every_place() {
+fn clients_in_every_place_get_the_status() {
     let sandbox = Sandbox::started();
     let (_stand_in, mut peer) = StandIn::start(&sandbox, || {
         // SAFETY: sets a flag of the calling process.

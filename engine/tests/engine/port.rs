@@ -95,7 +95,7 @@ fn only_the_token_opens_the_port() {
 
 /// Without the token, a TCP client learns nothing but whether its version is supported.
 #[test]
-fn a_stranger_on_the_port_learns_nothing() {
+fn a_client_without_the_token_learns_nothing() {
     let sandbox = Sandbox::new();
     let (port, _) = open_port(&sandbox);
     let mut peer = Peer::tcp(port);

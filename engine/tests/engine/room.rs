@@ -239,7 +239,7 @@ fn more_digests_than_one_request_may_have_are_refused() {
 }
 
 #[test]
-fn a_piece_above_its_cap_and_a_piece_of_nothing_are_refused() {
+fn a_piece_above_its_limit_and_an_empty_piece_are_refused() {
     let bytes = vec![0; PIECE + 1];
     for (length, is_fine) in [(0, false), (1, true), (PIECE, true), (PIECE + 1, false)] {
         let mut out = Vec::new();

@@ -24,7 +24,7 @@ fn assert_refused(sandbox: &Sandbox) -> String {
 
 /// A folder that cannot be made is reported with the variable that sets it.
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn a_folder_that_cannot_be_made_is_reported() {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.path("file"), "").unwrap();
     sandbox.use_runtime("file/run");
@@ -36,7 +36,7 @@ fn a_folder_that_cannot_be_made_is_told() {
 
 /// A folder without write permission is reported.
 #[test]
-fn a_folder_that_cannot_be_written_is_told() {
+fn a_folder_that_cannot_be_written_is_reported() {
     let sandbox = Sandbox::new();
     if is_root() {
         // A folder that even root cannot write to.
@@ -179,9 +179,9 @@ fn on_a_full_disk(sandbox: &Sandbox, options: &str, fill: &str, script: &str) ->
     Some(said)
 }
 
-/// When no file can be made in the folder any more, the start says so in one line.
+/// If no file can be made in the folder, the start says so in one line.
 #[test]
-fn a_disk_without_room_for_files_is_told() {
+fn a_disk_without_room_for_files_is_reported() {
     let sandbox = Sandbox::new();
     // Each start can make one file more, so that each file is missing once.
     for room in 0..4 {
@@ -221,7 +221,7 @@ fn a_disk_without_room_for_content_is_enough() {
 
 /// Anything that is not a file of ours in the place of a lock or of the log is replaced, except for a folder.
 #[test]
-fn what_is_no_file_of_ours_makes_way() {
+fn other_kinds_of_files_are_replaced() {
     let sandbox = Sandbox::new();
     for file in ["start", "lock", "log"].map(|ending| sandbox.file(ending)) {
         for kind in ["fifo", "circle", "dangling", "closed", "folder"] {
@@ -252,7 +252,7 @@ fn what_is_no_file_of_ours_makes_way() {
 
 /// A large log is renamed at the next start. The previous old log is removed.
 #[test]
-fn the_log_is_turned_over() {
+fn a_large_log_is_renamed() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.file("log"), vec![b'1'; (1 << 20) + 1]).unwrap();
     fs::write(sandbox.file("log.old"), "older").unwrap();

@@ -158,7 +158,7 @@ fn a_file_in_the_sockets_place_is_replaced() {
 
 /// A folder in place of the socket is reported in one line each time, and no process stays behind.
 #[test]
-fn a_folder_in_the_sockets_place_is_told() {
+fn a_folder_in_the_sockets_place_is_reported() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.socket()).unwrap();
     for _ in 0..20 {
@@ -199,7 +199,7 @@ fn another_version_is_left_alone() {
 
 /// An engine that lives but does not listen is reported in one line.
 #[test]
-fn a_lock_that_somebody_holds_is_told() {
+fn a_lock_that_somebody_holds_is_reported() {
     let sandbox = Sandbox::new();
     let lock = File::create(sandbox.file("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -211,7 +211,7 @@ fn a_lock_that_somebody_holds_is_told() {
 
 /// An engine that does not answer is reported in one line to every client.
 #[test]
-fn an_engine_that_hangs_is_told() {
+fn an_engine_that_hangs_is_reported() {
     let sandbox = Sandbox::started();
     let engine = sandbox.engine();
     process::stop(engine);
@@ -248,7 +248,7 @@ fn a_stopped_engine_is_ended() {
 
 /// The engine keeps no descriptor, folder, session or terminal of the process that started it.
 #[test]
-fn the_engine_lets_go_of_its_starter() {
+fn the_engine_keeps_nothing_of_its_caller() {
     let sandbox = Sandbox::new();
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let number = writer.as_raw_fd();

@@ -121,7 +121,7 @@ fn the_report_is_complete() {
 
 /// The report for users names the same things, each in a line.
 #[test]
-fn people_are_told_the_same() {
+fn the_text_has_the_same_facts() {
     let sandbox = Sandbox::new();
     sandbox.run(&["start", "--tcp"]).succeeded();
     let mut peer = sandbox.client(2);
@@ -148,7 +148,7 @@ fn people_are_told_the_same() {
 
 /// Control characters in names and arguments do not reach the terminal.
 #[test]
-fn people_are_not_told_control_characters() {
+fn control_characters_are_not_shown() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.stranger();
     peer.welcome(&Hello {
@@ -285,7 +285,7 @@ fn an_interrupt_ends_it() {
 
 /// If the engine itself is killed, the exit status of the foreground process shows it.
 #[test]
-fn a_killed_engine_is_told_in_the_foreground() {
+fn a_killed_engine_is_reported_in_the_foreground() {
     let sandbox = Sandbox::new();
     let engine = foreground(&sandbox, &["--foreground"]);
     let mut peer = sandbox.client(1);
@@ -308,7 +308,7 @@ fn it_leaves_when_idle_in_the_foreground() {
 
 /// A mistake in the foreground is reported, and leaves nothing behind.
 #[test]
-fn a_mistake_in_the_foreground_is_told() {
+fn a_mistake_in_the_foreground_is_reported() {
     let sandbox = Sandbox::new();
     std::fs::create_dir(sandbox.socket()).unwrap();
     let said = run(&mut sandbox.wafd(&["--foreground"]));
@@ -323,7 +323,7 @@ fn a_mistake_in_the_foreground_is_told() {
 
 /// Open descriptors of the caller do not reach the commands.
 #[test]
-fn commands_get_nothing_of_a_starter_in_the_foreground() {
+fn commands_get_no_descriptors_of_a_caller_in_the_foreground() {
     let sandbox = Sandbox::new();
     let file = File::open("/dev/null").unwrap();
     let number = file.as_raw_fd();

@@ -369,7 +369,7 @@ fn a_peer_that_does_not_read_stops_no_other_connection() {
 
 /// A client that asks and does not read the answers is not read from any more. When it reads, it gets further answers.
 #[test]
-fn a_peer_that_only_asks_is_not_listened_to() {
+fn a_peer_that_only_asks_is_not_read_from() {
     const MANY: usize = 100_000;
     let sandbox = Sandbox::started();
     let mut other = sandbox.client(1);
@@ -437,7 +437,7 @@ fn a_peer_that_sends_too_much_waits() {
 
 /// Commands that are cancelled while they wait free their memory.
 #[test]
-fn what_was_cancelled_makes_room() {
+fn cancelled_commands_free_their_memory() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let gate = sandbox.close_gate("gate");

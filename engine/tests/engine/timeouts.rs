@@ -22,7 +22,7 @@ fn process_from(sandbox: &Sandbox, name: &str) -> i32 {
 
 /// After the timeout the whole process group is killed. The outcome has the output until then.
 #[test]
-fn a_time_out_ends_the_group_and_keeps_the_output() {
+fn a_timeout_ends_the_group_and_keeps_the_output() {
     let sandbox = Sandbox::started();
     let script = format!(
         "trap '' TERM INT HUP; echo begun; echo wrong >&2; sleep 1000 & echo $! > {}; wait",
@@ -41,7 +41,7 @@ fn a_time_out_ends_the_group_and_keeps_the_output() {
 
 /// A grandchild that has left the group and holds the pipe does not delay the outcome.
 #[test]
-fn an_escaped_grandchild_does_not_delay_a_time_out() {
+fn an_escaped_grandchild_does_not_delay_a_timeout() {
     let sandbox = Sandbox::started();
     let script = format!(
         "setsid sh -c 'echo $$ > {}; exec sleep 1000' & echo begun; wait",
@@ -113,7 +113,7 @@ fn a_command_in_time_just_ran() {
 
 /// The timeout begins with the start of the command, not with its arrival.
 #[test]
-fn waiting_for_a_slot_is_no_time_of_the_command() {
+fn waiting_for_a_slot_does_not_count_for_the_timeout() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let gate = sandbox.close_gate("gate");
@@ -131,7 +131,7 @@ fn waiting_for_a_slot_is_no_time_of_the_command() {
 
 /// A hundred timeouts at once all work, and leave nothing behind.
 #[test]
-fn many_time_outs_at_once() {
+fn many_timeouts_at_once() {
     let sandbox = Sandbox::without_parking();
     let mut peer = sandbox.client(100);
     peer.run(&shell(":")).text();

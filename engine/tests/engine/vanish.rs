@@ -290,7 +290,7 @@ fn others_are_not_affected() {
 
 /// If a client that does not read disconnects, its commands end as well.
 #[test]
-fn a_deaf_client_takes_its_commands_along() {
+fn the_commands_of_a_client_that_does_not_read_end_with_it() {
     let sandbox = Sandbox::without_parking();
     let mut other = sandbox.client(1);
     let engine = other.pid;

@@ -42,7 +42,7 @@ fn a_command_runs_in_the_engine() {
 
 /// A compile is looked up before the wrapper's process is examined. If it runs, it has the wrapper's context.
 #[test]
-fn a_compile_that_is_not_known_has_what_the_wrapper_has() {
+fn a_compile_that_is_a_miss_has_the_context_of_the_wrapper() {
     let sandbox = Sandbox::started();
     let fake = "#!/bin/sh\nexec >a.o; ulimit -n; nice; umask; grep Cpus_allowed_list /proc/self/status; :\n";
     fs::write(sandbox.path("text"), fake).unwrap();
@@ -71,7 +71,7 @@ fn a_signal_passes_through() {
 
 /// The command has the wrapper's standard input, folder and environment.
 #[test]
-fn a_command_has_what_the_wrapper_has() {
+fn a_command_has_the_input_folder_and_environment_of_the_wrapper() {
     let sandbox = Sandbox::started();
     let mut command = wafcc(&sandbox, &["sh", "-c", "cat; pwd -P; echo $MARK; umask"]);
     command.current_dir("/usr").env("MARK", "a mark");
@@ -129,7 +129,7 @@ fn it_can_be_disabled() {
 
 /// If the engine is killed during a command, the command runs again and the build goes on.
 #[test]
-fn a_killed_engine_fails_nothing() {
+fn a_killed_engine_does_not_fail_a_build() {
     let sandbox = Sandbox::started();
     let engine = sandbox.engine();
     let marks = sandbox.name("marks");
@@ -174,7 +174,7 @@ fn commands_of_one_parent_are_one_session() {
 
 /// Help and version go to standard output. An unknown option is named.
 #[test]
-fn it_tells_about_itself() {
+fn help_and_version_are_printed() {
     let sandbox = Sandbox::new();
     assert!(run_wafcc(&sandbox, &["--help"])
         .succeeded()
@@ -188,7 +188,7 @@ fn it_tells_about_itself() {
 
 /// A program gets the name that was typed, if it can find itself by that name.
 #[test]
-fn gcc_says_of_itself_what_it_says_without_us() {
+fn gcc_reports_the_same_name_as_without_the_wrapper() {
     let sandbox = Sandbox::started();
     let plain = run(sandbox.command("gcc").arg("-v"));
     assert!(plain.stderr.contains("COLLECT_GCC=gcc\n"), "{plain:?}");
@@ -216,7 +216,7 @@ fn a_program_behind_a_link_hears_where_it_is() {
 
 /// Other compiler caches under the program's name are skipped, through any chain of links.
 #[test]
-fn other_caches_in_disguise_are_passed_over() {
+fn other_caches_under_the_same_name_are_skipped() {
     let sandbox = Sandbox::started();
     let path = path_with_link(&sandbox, "expr");
     let mut folders = Vec::new();
@@ -245,7 +245,7 @@ fn other_caches_in_disguise_are_passed_over() {
 
 /// Folders and files without permission to execute are not programs, as for `execvp`.
 #[test]
-fn only_what_can_be_run_is_a_program() {
+fn only_executable_files_are_programs() {
     let sandbox = Sandbox::started();
     let folder = sandbox.path("decoys");
     fs::create_dir_all(folder.join("expr")).unwrap();
@@ -285,7 +285,7 @@ fn closed_streams_stay_closed() {
 
 /// A folder or home that is missing or not writable, and an empty environment, are no reasons to fail.
 #[test]
-fn poor_circumstances_fail_nothing() {
+fn missing_folders_and_variables_are_no_failure() {
     let sandbox = Sandbox::started();
     let gone = sandbox.name("gone");
     let script = format!("mkdir {gone}; cd {gone}; rmdir {gone}; {WAFCC} echo fine");
@@ -338,7 +338,7 @@ fn a_stopped_engine_is_replaced() {
 
 /// If the engine is stopped by a signal during a command, the command runs again.
 #[test]
-fn an_engine_that_is_stopped_during_a_command_fails_nothing() {
+fn an_engine_that_is_stopped_during_a_command_does_not_fail_it() {
     let sandbox = Sandbox::started();
     let (engine, marks) = (sandbox.engine(), sandbox.name("marks"));
     let script = format!(
@@ -350,7 +350,7 @@ fn an_engine_that_is_stopped_during_a_command_fails_nothing() {
 
 /// A listener that never answers costs its deadline, and the build goes on.
 #[test]
-fn a_mute_engine_fails_nothing() {
+fn an_engine_that_never_answers_does_not_fail_a_build() {
     let sandbox = Sandbox::new();
     let _mute = std::os::unix::net::UnixListener::bind(sandbox.socket()).unwrap();
     let said = run(wafcc(&sandbox, &["echo", "fine"]).env("WAFD_PATIENCE", "0.5"));

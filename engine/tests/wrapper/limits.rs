@@ -101,7 +101,7 @@ fn with_fewer_processes_there_is_no_engine() {
 
 /// Few descriptors, for the engine and for the wrapper.
 #[test]
-fn few_descriptors_fail_nothing() {
+fn few_descriptors_fail_no_compile() {
     for count in [64, 40, 32, 20, 16, 12, 8, 6, 5, 4] {
         compiles_within(None, &format!("--nofile={count}"));
     }
@@ -109,7 +109,7 @@ fn few_descriptors_fail_nothing() {
 
 /// Little address space, enough for the compiler or not.
 #[test]
-fn little_memory_fails_nothing() {
+fn little_memory_fails_no_compile() {
     for mebibytes in [1_000u32, 300, 150, 100, 60] {
         compiles_within(None, &format!("--as={}", u64::from(mebibytes) << 20));
     }

@@ -18,7 +18,7 @@ fn script(sandbox: &Sandbox, name: &str, text: &str) {
 
 /// Two launchers, whatever their names, count as one.
 #[test]
-fn a_launcher_before_a_launcher_is_one() {
+fn two_launchers_count_as_one() {
     let sandbox = Sandbox::started();
     let links = sandbox.path("links");
     fs::create_dir(&links).unwrap();
@@ -108,7 +108,7 @@ fn a_script_without_an_interpreter_runs() {
 
 /// A folder of `PATH` without permission, or with a file of that name that cannot be run, is skipped.
 #[test]
-fn what_cannot_be_run_in_front_is_passed_over() {
+fn files_in_path_that_cannot_be_run_are_skipped() {
     let sandbox = Sandbox::started();
     for folder in ["a", "b", "c"] {
         fs::create_dir(sandbox.path(folder)).unwrap();

@@ -50,7 +50,7 @@ fn call(sandbox: &Sandbox, folder: &Path) -> ProgramOutput {
 
 /// One call waits for a listener that never answers. The others do not even connect.
 #[test]
-fn a_mute_engine_is_waited_for_once() {
+fn an_engine_that_never_answers_is_waited_for_once() {
     let sandbox = Sandbox::new();
     let mute = UnixListener::bind(sandbox.socket()).unwrap();
     assert_runs(&sandbox);
@@ -137,7 +137,7 @@ fn a_missing_program_is_noted() {
 
 /// If the engine's folder cannot be made, the note is in a folder in /tmp that only this user can read and write.
 #[test]
-fn a_folder_that_cannot_be_leaves_a_note_elsewhere() {
+fn a_folder_that_cannot_be_made_leaves_a_note_elsewhere() {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.path("file"), "").unwrap();
     sandbox.use_runtime("file/below");
@@ -183,7 +183,7 @@ fn a_note_that_is_old_is_tried_out() {
 
 /// Anything in the note's place that is not a note is ignored.
 #[test]
-fn what_is_no_note_is_no_obstacle() {
+fn other_files_in_place_of_the_note_are_ignored() {
     let sandbox = Sandbox::started();
     let path = sandbox.file("trouble");
     rustix::fs::mknodat(

@@ -87,7 +87,7 @@ fn statistics_are_shown() {
 
 /// The number of removed entries is printed.
 #[test]
-fn removals_are_told() {
+fn removals_are_reported() {
     let answer = || Answer::Removed {
         entries: 2,
         bytes: 1500,
@@ -126,7 +126,7 @@ fn an_explanation_is_printed() {
 
 /// A running engine gets the new value of its settings.
 #[test]
-fn an_engine_is_told_of_its_settings() {
+fn a_running_engine_gets_its_new_settings() {
     let (request, said) = run_with_answer(&["--max-size", "3G"], Answer::Done);
     let (name, value) = ("max_size".to_owned(), "3G".to_owned());
     assert_eq!(request, question::Request::Set { name, value });
@@ -135,7 +135,7 @@ fn an_engine_is_told_of_its_settings() {
 
 /// A refusal is one line and an exit status.
 #[test]
-fn a_refusal_is_told() {
+fn a_refusal_is_reported() {
     let (_, said) = run_with_answer(&["-z"], Answer::Refusal("another store".to_owned()));
     assert_eq!((said.status, &*said.stderr), (Some(1), "wafcc: another store\n"));
 }

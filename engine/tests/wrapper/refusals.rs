@@ -176,13 +176,13 @@ fn compile_with_each_call_refused(error: i32) {
 
 /// The system refuses with EPERM.
 #[test]
-fn what_is_not_permitted_fails_nothing() {
+fn calls_that_are_not_permitted_fail_no_compile() {
     compile_with_each_call_refused(libc::EPERM);
 }
 
 /// The system refuses with ENOSYS.
 #[test]
-fn what_the_system_does_not_know_fails_nothing() {
+fn unknown_calls_fail_no_compile() {
     compile_with_each_call_refused(libc::ENOSYS);
 }
 

@@ -82,7 +82,7 @@ fn a_command_that_is_not_cached_is_explained() {
 
 /// A command whose output is not known is shown by its command line. Several outputs are explained at once.
 #[test]
-fn all_that_was_asked_for_is_told() {
+fn every_request_is_explained() {
     let project = Project::new();
     assert!(project.run_wafcc("run -- sh -c false").status == Some(1));
     wait_until("its end is told", || {
@@ -104,7 +104,7 @@ fn all_that_was_asked_for_is_told() {
 
 /// The explanation says if another program has written the output since.
 #[test]
-fn an_output_that_was_written_since_is_told_as_such() {
+fn an_output_that_was_written_since_is_reported() {
     let project = Project::new();
     project.store("gcc -c a.c");
     let object = fs::File::options()
@@ -120,7 +120,7 @@ fn an_output_that_was_written_since_is_told_as_such() {
 
 /// With `recache` a compile replaces the entry that would have been a hit. An entry for another header stays.
 #[test]
-fn what_is_cached_anew_is_replaced() {
+fn recache_replaces_the_entry() {
     let project = Project::new();
     fs::write(project.sandbox.path("a.c"), "#include \"a.h\"\n").unwrap();
     for text in ["int a;\n", "int b;\n"] {
@@ -141,7 +141,7 @@ fn what_is_cached_anew_is_replaced() {
 
 /// A command that was ended early is counted as not stored, with its reason. Its client gets the same reason.
 #[test]
-fn what_is_ended_is_counted() {
+fn commands_that_were_ended_are_counted() {
     let project = Project::new();
     let mut start = wrapper::clean(project.sandbox.wafd(&["start"]), &project.sandbox);
     run(start.env("WAFCC_DIR", &project.store)).succeeded();

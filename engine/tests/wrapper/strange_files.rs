@@ -108,7 +108,7 @@ fn strange_files_of_the_store_are_a_miss() {
 
 /// The same for the files in the engine's folder, and for the settings.
 #[test]
-fn strange_files_of_the_engine_hold_up_nothing() {
+fn strange_files_of_the_engine_do_not_block() {
     let sandbox = filled();
     let mut files = files_in(sandbox.runtime());
     files.extend(["tcp", "trouble", "verdicts"].map(|ending| sandbox.file(ending)));
