@@ -49,7 +49,7 @@ fn run() -> u8 {
     env_logger::Builder::from_env(level).format(logbook::write).init();
     let done = match Invocation::try_parse() {
         Ok(line) => act(line),
-        Err(asked) if !asked.use_stderr() => print(&asked.to_string()).map(|()| 0),
+        Err(asked) if !asked.use_stderr() => print(asked.to_string()).map(|()| 0),
         Err(error) => Err(misused(&misuse::describe(&error))),
     };
     match done {
@@ -98,11 +98,11 @@ fn no_brake() -> Result<bool, String> {
 fn act(line: Invocation) -> Result<u8, String> {
     let is_bare = line.command.is_none() && !line.start.foreground;
     match line.command.unwrap_or(Command::Start(line.start)) {
-        _ if is_bare => print(&Invocation::command().render_help().to_string())?,
+        _ if is_bare => print(Invocation::command().render_help().to_string())?,
         Command::Start(start) if start.foreground => {
             return start::foreground(engine_options(&start)?).map(|status| status as u8);
         }
-        Command::Start(start) => print(&format!("{}\n", start::ensure(engine_options(&start)?)?))?,
+        Command::Start(start) => print(format!("{}\n", start::ensure(engine_options(&start)?)?))?,
         Command::Serve(options) => team::run(&options)?,
         Command::Dashboard(options) => dashboard::run(&options)?,
         Command::Completion { script: Some(script) } => print(&script)?,

@@ -35,7 +35,7 @@ pub struct Totals {
 }
 
 fn by_reason<S: Serializer>(refused: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(Why::ALL.map(|why| (why.name(), refused[why as usize - 1])))
+    serializer.collect_map(Why::ALL.iter().map(|why| why.name()).zip(refused))
 }
 
 fn in_seconds<S: Serializer>(micros: &u64, serializer: S) -> Result<S::Ok, S::Error> {

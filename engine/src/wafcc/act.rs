@@ -91,7 +91,7 @@ fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), 
         return match &last[..] {
             all if json => print_json(all),
             [] => print("nothing was asked for, or all is forgotten\n"),
-            all => print(&all.iter().map(Explanation::show_dated).collect::<String>()),
+            all => print(all.iter().map(Explanation::show_dated).collect::<String>()),
         };
     }
     let told = paths.iter().map(|path| {
@@ -109,7 +109,7 @@ fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), 
         Some(found) => found.show(),
         None => format!("{}: not asked for, or forgotten\n", path_text::show(path)),
     };
-    print(&told.iter().map(line).collect::<String>())
+    print(told.iter().map(line).collect::<String>())
 }
 
 const WRITTEN_AFTER: &str = "it was written again after that, by something that the cache was not asked for";
@@ -134,12 +134,12 @@ fn explanations(settings: &Settings, output: Option<String>) -> Result<Vec<Expla
 
 fn print_json(all: &[Explanation]) -> Result<(), String> {
     let all: Vec<_> = all.iter().map(Explanation::json).collect();
-    print(&format!("{:#}\n", Value::from(all)))
+    print(format!("{:#}\n", Value::from(all)))
 }
 
 fn answer(answer: &Answer) -> Result<(), String> {
     match answer {
-        Answer::Removed { entries, bytes } => print(&format!("Removed {entries} entries, {}\n", show_size(*bytes))),
+        Answer::Removed { entries, bytes } => print(format!("Removed {entries} entries, {}\n", show_size(*bytes))),
         _ => Ok(()),
     }
 }
@@ -147,7 +147,7 @@ fn answer(answer: &Answer) -> Result<(), String> {
 /// A difference is an error, so that a test script fails.
 fn report_audits(settings: &Settings) -> Result<(), String> {
     let statistics = statistics(settings)?;
-    print(&statistics.show_audit_report())?;
+    print(statistics.show_audit_report())?;
     match statistics.different {
         0 => Ok(()),
         n => Err(format!(
@@ -213,7 +213,7 @@ fn make_key(file: Option<OsString>) -> Result<(), String> {
         path.display()
     );
     eprintln!("on machines that read, trusted_keys = the public key:");
-    print(&format!("{public}\n"))
+    print(format!("{public}\n"))
 }
 
 pub const PLACES: [&str; 3] = ["store", "runtime_dir", "config_path"];
@@ -252,7 +252,7 @@ fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> 
         Some(holds) if key.concerns_the_engine() && key.holds_at_once() => ask::tell(&settings, key, holds),
         Some(_) if key.concerns_the_engine() && ask::is_there(&settings) => {
             let name = key.name();
-            print(&format!(
+            print(format!(
                 "{name} holds from the engine's next start on: wafcc --shutdown\n"
             ))
         }

@@ -245,7 +245,7 @@ impl Reply {
                 engine: r.text()?.to_vec(),
             },
             0x82 => Reply::Refused {
-                why: r.one_of(&Why::ALL, |one| one as u8, "unknown reason to refuse")?,
+                why: Why::from_number(r.u8()?).ok_or(Malformed("unknown reason to refuse"))?,
                 reason: r.text()?.to_vec(),
             },
             0x83 => Reply::Output {

@@ -5,10 +5,10 @@
 
 mod decode;
 mod encode;
-mod told;
+mod reason;
 
 pub use encode::put_output;
-pub use told::{Known, MissReason, Told, UncachedReason, Unkept, UnstoredReason};
+pub use reason::{Known, MissReason, Told, UncachedReason, Unkept, UnstoredReason, Why};
 
 pub use crate::bytes::fields::Malformed;
 pub use crate::bytes::frame::GREETING_CAP;
@@ -193,39 +193,6 @@ pub enum Request {
     Cache {
         question: Vec<u8>,
     },
-}
-
-/// Why a greeting was refused. The numbers are those of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    Version = 1,
-    Token = 2,
-    Place = 3,
-    Crowded = 4,
-    Leaving = 5,
-    Greeting = 6,
-}
-
-impl Why {
-    pub const ALL: [Why; 6] = [
-        Why::Version,
-        Why::Token,
-        Why::Place,
-        Why::Crowded,
-        Why::Leaving,
-        Why::Greeting,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Why::Version => "version",
-            Why::Token => "token",
-            Why::Place => "place",
-            Why::Crowded => "crowded",
-            Why::Leaving => "leaving",
-            Why::Greeting => "greeting",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! What the cache did for a command, and why: numbers for programs, names for counts, and sentences for users.
+//! Reasons: why a greeting was refused, and what the cache did for a command. Numbers for programs, names for counts,
+//! and sentences for users.
 //!
 //! `docs/protocol.md` has the numbers. A name is a key of the statistics and is kept in the store, so it never changes.
 //! Several reasons may have the same name.
@@ -64,6 +65,18 @@ macro_rules! reasons {
             }
         }
     };
+}
+
+reasons! {
+    /// Why a greeting was refused.
+    Why {
+        Version = 1 "version",
+        Token = 2 "token",
+        Place = 3 "place",
+        Crowded = 4 "crowded",
+        Leaving = 5 "leaving",
+        Greeting = 6 "greeting",
+    }
 }
 
 reasons! {
@@ -248,6 +261,7 @@ mod tests {
                 }
             };
         }
+        check!(Why);
         check!(MissReason);
         check!(UncachedReason);
         check!(UnstoredReason);
