@@ -14,7 +14,7 @@ use wafengine::wire::{Request, Verdict, Why};
 fn start_stubborn_command(sandbox: &Sandbox, peer: &mut Peer, name: &str) -> [i32; 2] {
     let file = sandbox.name(&format!("{name}.file"));
     let pid_files = [0, 1].map(|i| sandbox.name(&format!("{name}.pid{i}")));
-    let work = format!("while :; do echo file >> {file}; sleep 0.002; done");
+    let work = format!("while :; do echo line >> {file}; sleep 0.002; done");
     let script = format!(
         "trap '' TERM INT HUP; ({work}) & echo $! > {}; echo $$ > {}; {work}",
         pid_files[0], pid_files[1]
@@ -37,13 +37,13 @@ fn assert_nothing_is_written(sandbox: &Sandbox, name: &str) {
     assert_eq!(
         written(sandbox, name),
         before,
-        "a command of an engine that is wait_until_gone assert_nothing_is_written works"
+        "a command of an engine that is gone still works"
     );
 }
 
 #[track_caller]
 fn wait_until_gone(pid: i32) {
-    wait_until("the process is wait_until_gone", || !process::lives(pid));
+    wait_until("the process is gone", || !process::lives(pid));
 }
 
 fn spawn(sandbox: &Sandbox, args: &[&str]) -> Child {
@@ -84,19 +84,17 @@ fn commands_end_with_a_killed_engine() {
 fn the_next_start_wakes_the_guardian_and_waits_for_it() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    let [child, leader] = start_stubborn_command(&sandbox, &mut peer, "start_stubborn_command");
+    let [child, leader] = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     let guardian = sandbox.guardian();
     process::stop(guardian);
     process::kill(peer.pid, libc::SIGKILL);
-    let before = written(&sandbox, "start_stubborn_command");
-    wait_until("the child works", || {
-        written(&sandbox, "start_stubborn_command") > before
-    });
+    let before = written(&sandbox, "stubborn");
+    wait_until("the child works", || written(&sandbox, "stubborn") > before);
     end_of(spawn(&sandbox, &["start"])).succeeded();
     for pid in [child, leader] {
         assert!(!process::lives(pid), "ready beside a remnant of the last engine");
     }
-    assert_nothing_is_written(&sandbox, "start_stubborn_command");
+    assert_nothing_is_written(&sandbox, "stubborn");
 }
 
 /// A background child that holds its command's pipe counts as running: it ends with a killed engine.
@@ -163,7 +161,7 @@ fn an_engine_goes_on_without_its_guardian() {
 fn a_killed_guardian_is_replaced() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
-    let [child, leader] = start_stubborn_command(&sandbox, &mut peer, "start_stubborn_command");
+    let [child, leader] = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     let held = || fs::read_to_string(sandbox.file("lock")).unwrap();
     for stops in [false, true] {
         let signed = held();
@@ -179,7 +177,7 @@ fn a_killed_guardian_is_replaced() {
     wait_until_gone(leader);
     sandbox.start();
     assert!(!process::lives(child), "ready beside a remnant of the last engine");
-    assert_nothing_is_written(&sandbox, "start_stubborn_command");
+    assert_nothing_is_written(&sandbox, "stubborn");
     assert_serves(&sandbox);
 }
 
@@ -215,7 +213,7 @@ fn commands_end_with_engine_and_guardian() {
             "trap '' TERM INT HUP; echo $$ > {note}; while :; do read x; done"
         )));
         let alone = process::number_in(note.as_ref());
-        let family = start_stubborn_command(&sandbox, &mut peer, "start_stubborn_command");
+        let family = start_stubborn_command(&sandbox, &mut peer, "stubborn");
         let guardian = process::parent(peer.pid);
         if stops {
             process::stop(peer.pid);
@@ -227,7 +225,7 @@ fn commands_end_with_engine_and_guardian() {
         for pid in family {
             assert!(!process::lives(pid), "ready beside a remnant of the last engine");
         }
-        assert_nothing_is_written(&sandbox, "start_stubborn_command");
+        assert_nothing_is_written(&sandbox, "stubborn");
         assert_serves(&sandbox);
     }
 }
@@ -279,7 +277,7 @@ fn is_stopped(signal: i32, target: impl Fn(i32) -> i32) {
     let sandbox = Sandbox::new();
     sandbox.run(&["start", "--tcp"]).succeeded();
     let mut peer = sandbox.client(1);
-    let pids = start_stubborn_command(&sandbox, &mut peer, "start_stubborn_command");
+    let pids = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     process::kill(target(peer.pid), signal);
     while peer.receive().is_some() {}
     sandbox.wait_until_empty();
@@ -332,7 +330,7 @@ fn a_stop_does_not_wait_for_clients_that_run_nothing() {
 fn a_stop_now_ends_running_commands() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
-    let pids = start_stubborn_command(&sandbox, &mut peer, "start_stubborn_command");
+    let pids = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     for _ in 0..5 {
         peer.submit(&shell("sleep 1000"));
     }
@@ -554,7 +552,7 @@ fn an_engine_removes_only_its_own_socket() {
 fn a_cleared_runtime_folder_ends_no_command() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    let pids = start_stubborn_command(&sandbox, &mut peer, "start_stubborn_command");
+    let pids = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     fs::remove_dir_all(sandbox.runtime()).unwrap();
     sandbox.start();
     assert_serves(&sandbox);

@@ -18,7 +18,7 @@ fn write_pid_and(path: &str, script: &str) -> String {
 
 #[track_caller]
 fn wait_until_gone(pid: i32) {
-    wait_until("the process is wait_until_gone", || !process::lives(pid));
+    wait_until("the process is gone", || !process::lives(pid));
 }
 
 /// When a connection ends, its commands end with their children, with or without a session of their own.
@@ -282,7 +282,7 @@ fn others_are_not_affected() {
     let ids = [same.submit(&order), other.submit(&order)];
     wait_until("all run", || sandbox.status()["slots"]["running"] == 3);
     drop(leaves);
-    wait_until("one is wait_until_gone", || sandbox.status()["slots"]["running"] == 2);
+    wait_until("one is gone", || sandbox.status()["slots"]["running"] == 2);
     gate.open();
     assert_eq!(same.finish(ids[0]).text(), "kept\n");
     assert_eq!(other.finish(ids[1]).text(), "kept\n");
@@ -343,7 +343,7 @@ fn a_crowd_leaves_nothing_behind() {
     let mut watcher = sandbox.greeter();
     let (engine, guardian) = (watcher.pid, process::parent(watcher.pid));
     sandbox.client(1).run(&shell(":")).text();
-    wait_until("that client is wait_until_gone", || {
+    wait_until("that client is gone", || {
         watcher.report()["sessions"].as_array().unwrap().is_empty()
     });
     let before = process::descriptors(engine);

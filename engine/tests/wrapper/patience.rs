@@ -57,12 +57,12 @@ fn an_engine_that_never_answers_is_waited_for_once() {
     assert!(new_connections(&mute) > 0);
     (0..CALLS).for_each(|_| assert_runs(&sandbox));
     assert_eq!(new_connections(&mute), 0);
-    let read_note = read_note(&sandbox);
-    assert!(read_note.contains("it was silent for 0.5 seconds"), "{read_note}");
+    let note = read_note(&sandbox);
+    assert!(note.contains("it was silent for 0.5 seconds"), "{note}");
     assert_eq!(
-        read_note.lines().last().unwrap().len(),
+        note.lines().last().unwrap().len(),
         CALLS + 1,
-        "each was counted: {read_note}"
+        "each was counted: {note}"
     );
 }
 
@@ -143,7 +143,7 @@ fn a_folder_that_cannot_be_made_leaves_a_note_elsewhere() {
     sandbox.use_runtime("file/below");
     let told = || wafengine::wafcc::trouble::read_note(&sandbox.folder());
     assert_runs(&sandbox);
-    let before = told().expect("a read_note").commands;
+    let before = told().expect("a note").commands;
     (0..CALLS).for_each(|_| assert_runs(&sandbox));
     assert_eq!(told().unwrap().commands, before + CALLS);
     assert!(told().unwrap().reason.contains("set WAFD_RUNTIME_DIR"));
