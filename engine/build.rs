@@ -1,9 +1,8 @@
-//! Builds `libwafpark.so`, which `src/park/library.rs` embeds.
+//! Builds `libwafpark.so`, which `src/park/library.rs` embeds. It is linked with no library. It finds the functions of
+//! libc in the program into which it is loaded, whatever version that has.
 //!
-//! It is linked with nothing: what it needs of libc it finds in the program into which it is loaded, whatever version that has.
-//!
-//! And links `wafcc` statically where libc is there for that: it lives for less time than its libraries would take to load.
-//! It then begins with `front/front.c`.
+//! Also links `wafcc` statically if there is a static libc: loading its libraries would take longer than `wafcc` runs.
+//! A static `wafcc` begins with `front/front.c`.
 
 use std::env;
 use std::path::Path;
@@ -39,14 +38,14 @@ const FLAGS: [&str; 12] = [
     "-Wl,-z,now",
 ];
 
-/// Without a guard on the stack: that is set up by libc.
+/// Without stack protection, which libc would have to set up.
 const FRONT_FLAGS: [&str; 10] = [
     "-std=gnu11",
     "-ffreestanding",
     "-fno-pic",
     "-fno-stack-protector",
     "-fno-builtin",
-    // Its texts lie side by side then, and not among those of the program, each in a page of its own.
+    // Keeps the string constants together. Otherwise each would be in another page among the program's.
     "-fno-merge-constants",
     "-Wall",
     "-Wextra",
@@ -55,7 +54,7 @@ const FRONT_FLAGS: [&str; 10] = [
 ];
 const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 
-/// What Rust's own library is linked with, and what stands in for each in a static program.
+/// The libraries that Rust's standard library is linked with, and the static libraries that replace them.
 const LIBRARIES: [(&str, &str); 7] = [
     ("gcc_s", "-l:libgcc_eh.a"),
     ("c", "-l:libc.a -l:libgcc.a -l:libgcc_eh.a"),
@@ -76,15 +75,11 @@ fn main() {
     let library = Path::new(&out).join("libwafpark.so");
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     if !MACHINES.contains(&machine.as_str()) {
-        // Empty: the engine then parks nothing.
+        // An empty library: the engine then parks nothing.
         std::fs::write(&library, b"").expect("write to OUT_DIR");
         return;
     }
-    let mut build = cc::Build::new();
-    build.opt_level(2).warnings(false);
-    // Otherwise gcc makes loops into calls of strlen, which libc may not have resolved yet when we are called.
-    build.flag_if_supported("-fno-tree-loop-distribute-patterns");
-    let mut command = build.get_compiler().to_command();
+    let mut command = compiler();
     command
         .args(FLAGS)
         .args(SOURCES.map(|name| format!("park/{name}")))
@@ -96,8 +91,17 @@ fn main() {
     );
 }
 
-/// `-C target-feature=+crt-static` would be for all programs or none. So the linker finds scripts that name the static
-/// libraries where it looks for the shared ones.
+/// The C compiler for code that runs before libc is ready.
+fn compiler() -> Command {
+    let mut build = cc::Build::new();
+    build.opt_level(2).warnings(false);
+    // Otherwise gcc turns loops into calls of strlen, which may not be resolved yet when our code runs.
+    build.flag_if_supported("-fno-tree-loop-distribute-patterns");
+    build.get_compiler().to_command()
+}
+
+/// `-C target-feature=+crt-static` would apply to all programs. So we write linker scripts that name the static
+/// libraries, in a folder that the linker searches before those of the shared libraries.
 fn link_statically(folder: &Path) {
     println!("cargo::rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
     let is_glibc = env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
@@ -118,7 +122,7 @@ fn link_statically(folder: &Path) {
     }
 }
 
-/// A program that is loaded with its libraries has waited for libc when it begins: there the front would gain nothing.
+/// A dynamically linked program has waited for its libraries before it begins, so the front would save nothing.
 fn begin_with_front(folder: &Path) {
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     if !MACHINES.contains(&machine.as_str()) {
@@ -126,10 +130,7 @@ fn begin_with_front(folder: &Path) {
     }
     let object = folder.join("front.o");
     let version = env::var("CARGO_PKG_VERSION").expect("cargo sets CARGO_PKG_VERSION");
-    let mut build = cc::Build::new();
-    build.opt_level(2).warnings(false);
-    build.flag_if_supported("-fno-tree-loop-distribute-patterns");
-    let mut command = build.get_compiler().to_command();
+    let mut command = compiler();
     command.args(FRONT_FLAGS).arg(format!("-DVERSION=\"{version}\""));
     let status = command.args(["-c", "front/front.c", "-o"]).arg(&object).status();
     assert!(
@@ -141,13 +142,13 @@ fn begin_with_front(folder: &Path) {
     println!("cargo::rustc-cfg=wafcc_front");
 }
 
-/// Whoever says how to link may mean a linker that does not take such scripts.
+/// If the caller has chosen a linker, it may not accept linker scripts.
 fn is_link_chosen() -> bool {
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     env::var_os("RUSTC_LINKER").is_some() || ["link", "crt-static"].iter().any(|word| flags.contains(word))
 }
 
-/// Not every system that has a compiler has the archives of libc. Links as rustc does.
+/// A system may have a compiler and no static libc. Tries a link as rustc does it.
 fn can_link(folder: &Path, arguments: &[String]) -> bool {
     let source = folder.join("trial.c");
     let text = "#include <stdio.h>\nint main(void) { return printf(\"%g\\n\", 1.5) < 0; }\n";

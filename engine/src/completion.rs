@@ -1,4 +1,4 @@
-//! What has a shell complete the words of our programs: texts that `examples/manual` makes of their command lines.
+//! Shell completion for our programs: scripts that `examples/manual` generates from their command lines.
 
 macro_rules! texts {
     ($($name:literal),*) => {
@@ -14,7 +14,7 @@ const SHELLS: [(&str, &str); 3] = [
 
 pub const NO_SHELL: &str = "for which shell? wafd completion bash, zsh or fish";
 
-/// For all our programs; it is to be evaluated by that shell.
+/// The script for all our programs, to be evaluated by that shell.
 pub fn script(shell: &str) -> Result<String, String> {
     match SHELLS.iter().find(|(name, _)| *name == shell) {
         Some((_, text)) => Ok((*text).to_owned()),

@@ -1,4 +1,4 @@
-//! The command line of `wafd`. Its commands `serve` and `dashboard` have their options in rooms of their own.
+//! The command line of `wafd`. The options of `serve` and `dashboard` are in their own folders.
 
 use clap::{Args, Parser, Subcommand};
 

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
-/// Not Rust's own `main`: that one would open streams that are closed, and ignore SIGPIPE; what we run inherits both.
+/// Not Rust's own `main`, which opens closed streams and ignores SIGPIPE. The command would inherit both.
 ///
 /// # Safety
 /// As the system calls it: `argv` has `count` strings.
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn main(count: c_int, argv: *const *const c_char) -> c_int
     wafengine::wafcc::main(args, front::asked())
 }
 
-/// What `front/front.c` leaves to us, where it is linked.
+/// The connection that `front/front.c` has opened, if it is linked.
 #[cfg(wafcc_front)]
 mod front {
     use std::os::fd::FromRawFd;
@@ -38,9 +38,9 @@ mod front {
         static wafcc_front: Front;
     }
 
-    /// A connection over which the command was asked for.
+    /// A connection over which the command was sent already.
     pub fn asked() -> Option<Client> {
-        // SAFETY: written before libc began, and never since; the descriptor and the bytes are nobody else's.
+        // SAFETY: written before libc began, and not changed since. No other code owns the descriptor and the bytes.
         unsafe {
             let front = &wafcc_front;
             if front.socket < 0 {

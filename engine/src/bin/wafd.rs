@@ -2,7 +2,6 @@
 #![no_main]
 
 use std::ffi::{c_char, c_int, CStr, OsStr};
-use std::io::Write;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -11,14 +10,14 @@ use wafengine::client::{end_if_stopped, Client};
 use wafengine::files::folder::Folder;
 use wafengine::files::logbook;
 use wafengine::process::fault;
-use wafengine::report::{misuse, status};
+use wafengine::report::{misuse, print, status};
 use wafengine::server::Options;
 use wafengine::wafd::{Command, Invocation, Start};
 use wafengine::{completion, dashboard, team, witness};
 
 const STOP_TIME: Duration = Duration::from_secs(10);
 
-/// Not Rust's own `main`: a program that is observed by the witness inherits what that does to signals and streams.
+/// Not Rust's own `main`: it changes signals and streams, which a program under the witness would inherit.
 ///
 /// # Safety
 /// As the system calls it: `argv` has `count` strings and ends with a zero.
@@ -30,9 +29,9 @@ pub unsafe extern "C" fn main(count: c_int, argv: *const *const c_char) -> c_int
         // SAFETY: see above; nothing has been set up yet.
         return unsafe { witness::launch(argv) };
     }
-    // As Rust's own start does: a closed stream becomes `/dev/null`, and a broken pipe an error.
+    // The same as Rust's own `main` does: a closed stream becomes `/dev/null`, and a broken pipe an error.
     for stream in 0..3 {
-        // SAFETY: plain system calls.
+        // SAFETY: only system calls.
         unsafe {
             if libc::fcntl(stream, libc::F_GETFD) < 0 {
                 libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
@@ -50,7 +49,7 @@ fn run() -> u8 {
     env_logger::Builder::from_env(level).format(logbook::write).init();
     let done = match Invocation::try_parse() {
         Ok(line) => act(line),
-        Err(asked) if !asked.use_stderr() => say(&asked.to_string()).map(|()| 0),
+        Err(asked) if !asked.use_stderr() => print(asked.to_string()).map(|()| 0),
         Err(error) => Err(misused(&misuse::describe(&error))),
     };
     match done {
@@ -62,7 +61,7 @@ fn run() -> u8 {
     }
 }
 
-/// `serve` and `dashboard` have a help of their own.
+/// `serve` and `dashboard` have their own help.
 fn misused(why: &str) -> String {
     let first = std::env::args_os().nth(1);
     match first.as_deref().and_then(OsStr::to_str) {
@@ -99,18 +98,18 @@ fn no_brake() -> Result<bool, String> {
 fn act(line: Invocation) -> Result<u8, String> {
     let is_bare = line.command.is_none() && !line.start.foreground;
     match line.command.unwrap_or(Command::Start(line.start)) {
-        _ if is_bare => say(&Invocation::command().render_help().to_string())?,
+        _ if is_bare => print(Invocation::command().render_help().to_string())?,
         Command::Start(start) if start.foreground => {
             return start::foreground(engine_options(&start)?).map(|status| status as u8);
         }
-        Command::Start(start) => say(&format!("{}\n", start::ensure(engine_options(&start)?)?))?,
+        Command::Start(start) => print(format!("{}\n", start::ensure(engine_options(&start)?)?))?,
         Command::Serve(options) => team::run(&options)?,
         Command::Dashboard(options) => dashboard::run(&options)?,
-        Command::Completion { script: Some(script) } => say(&script)?,
+        Command::Completion { script: Some(script) } => print(&script)?,
         Command::Completion { script: None } => return Err(misused(completion::NO_SHELL)),
         Command::Status { json } => {
             let report = connect("wafd status")?.report().map_err(|e| e.to_string())?;
-            say(&if json {
+            print(&if json {
                 format!("{report:#}\n")
             } else {
                 status::show(&report)
@@ -123,7 +122,7 @@ fn act(line: Invocation) -> Result<u8, String> {
                 engine.stop(now, time).map_err(failed)
             });
             if let Err(error) = stopped {
-                // One that somebody has stopped hears nothing.
+                // An engine that was stopped by a signal does not answer.
                 if !(now && end_if_stopped(&Folder::from_environment())) {
                     return Err(error);
                 }
@@ -131,12 +130,6 @@ fn act(line: Invocation) -> Result<u8, String> {
         }
     }
     Ok(0)
-}
-
-fn say(text: &str) -> Result<(), String> {
-    let mut out = std::io::stdout();
-    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    said.map_err(|e| format!("write to standard output: {e}"))
 }
 
 fn connect(name: &str) -> Result<Client, String> {

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_made_elsewhere_is_foreign() {
+    fn damaged_files_and_other_processors_are_foreign() {
         let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         for at in [0, 4, 5, 18] {
             let mut damaged = bytes[..4096].to_vec();

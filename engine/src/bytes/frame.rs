@@ -4,17 +4,17 @@
 
 use super::fields::Malformed;
 
-/// The largest frame before both sides have greeted each other: a stranger makes nobody allocate more.
+/// The largest frame before the greeting: an unknown peer must not make us allocate more.
 pub const GREETING_CAP: usize = 4096;
 /// How many bytes stay allocated while no data is waiting.
 const KEPT: usize = 1 << 16;
 
-/// What the frame that the bytes begin with says of its length.
+/// The length of the frame at the beginning of the bytes.
 pub fn length(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|head| u32::from_le_bytes(*head) as usize)
 }
 
-/// The frame that the bytes begin with: its kind and body, without its length. `None` if it has not come whole.
+/// The frame at the beginning of the bytes: its kind and body, without its length. `None` if it is not complete.
 pub fn first(bytes: &[u8], cap: usize) -> Result<Option<&[u8]>, Malformed> {
     match length(bytes) {
         None => Ok(None),

@@ -1,6 +1,6 @@
-//! Bytes and texts: digests, fields of a message, frames of a stream, numbers for people, what an ELF file says of itself.
+//! Bytes and texts: digests, fields of a message, frames of a stream, numbers for users, headers of ELF files.
 //!
-//! It knows no file, no socket and no command.
+//! Knows no files, no sockets and no commands.
 
 pub mod digest;
 pub mod elf;

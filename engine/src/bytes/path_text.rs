@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_told_apart() {
+    fn bytes_that_are_not_utf_8_have_distinct_texts() {
         assert_eq!(show(path(b"/a\xff\xfeb")), "/a\\xff\\xfeb");
         assert_ne!(show(path(b"/a\xff\\xfe")), show(path(b"/a\xff\xfe")));
         assert_eq!(show(path("/ä\\".as_bytes())), "/ä\\");

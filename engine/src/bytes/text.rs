@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_with_stand_ins_is_filled_with_names() {
+    fn learned_placeholders_are_filled_with_names() {
         let text = Text::learn(b"'-o' 'OUT/STEM.o' STEM", &names(&["OUT/", "STEM"]));
         assert_eq!(text.fill(&names(&["b/", "x"])), b"'-o' 'b/x.o' x");
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_only_what_is_left_plain_is_held() {
+    fn only_the_fixed_parts_are_searched() {
         let text = Text::learn(b"a/STEM.o", &names(&["STEM"]));
         assert!(text.holds(b"a/") && text.holds(b".o") && !text.holds(b"STEM"));
     }

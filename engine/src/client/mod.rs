@@ -1,5 +1,5 @@
-//! A client of the engine in Rust, for the command lines: one connection, one request at a time, every wait with a
-//! deadline. `start` makes sure that there is an engine to talk to. It does not know what the answers are for.
+//! The engine's client for the command lines: one connection, one request at a time, and a deadline for every wait.
+//! `start` makes sure that an engine runs. Does not know what the answers are used for.
 
 pub mod start;
 
@@ -21,34 +21,34 @@ use crate::files::folder::Folder;
 use crate::trust::peer::peer_of;
 use crate::wire::{Hello, Reply, Request, Why, FRAME_CAP, VERSION};
 
-/// How long a command line that asks the engine something waits for it to greet.
+/// How long a command line waits for the engine's greeting.
 pub const GREETING_TIME: Duration = Duration::from_secs(5);
-/// How long a build waits for the engine before it goes on without, unless `WAFD_PATIENCE` says otherwise.
+/// How long a build waits for the engine before it goes on without, unless `WAFD_PATIENCE` is set.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// Nobody waits for longer, whatever that variable says.
+/// The upper limit of `WAFD_PATIENCE`, in seconds.
 const MOST_PATIENCE: f64 = 600.0;
-/// How often we look, while we wait for a greeting, whether the engine was stopped.
+/// How often we check, while we wait for a greeting, whether the engine was stopped.
 const LOOK: Duration = Duration::from_millis(250);
-/// Most answers are short, and memory that is touched for the first time costs.
+/// Most answers are short, and the first access to memory costs time.
 const CHUNK: usize = 8 << 10;
-/// For a greeting and a command with its environment.
+/// Enough for a greeting and a command with its environment.
 const ROOM: usize = 16 << 10;
 
 /// Why the engine does not serve us.
 #[derive(Debug)]
 pub enum Unserved {
-    /// Nobody listens.
+    /// No engine listens.
     Absent(io::Error),
     Refused(Why, String),
-    /// It listened, and then was gone, silent or incomprehensible.
+    /// The engine listened, but then was gone, did not answer, or sent something invalid.
     Lost(io::Error),
 }
 
 impl fmt::Display for Unserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The usual cases need no reason.
-            Unserved::Absent(error) if is_nobody(error) => {
+            // The usual errors need no details.
+            Unserved::Absent(error) if is_not_listening(error) => {
                 write!(f, "no engine runs; `wafd start` starts one, as any build does")
             }
             Unserved::Absent(error) => write!(
@@ -67,7 +67,7 @@ impl From<io::Error> for Unserved {
     }
 }
 
-/// What a client says of itself.
+/// The content of a `hello` frame.
 pub struct Greeting {
     pub session: [u8; 16],
     pub jobs: u32,
@@ -100,14 +100,13 @@ pub fn patience() -> Duration {
 pub struct Client {
     stream: UnixStream,
     inbox: Inbox,
-    /// The engine has answered the greeting, so that its event loop runs.
+    /// The engine has answered the greeting, so its event loop runs.
     is_welcome: bool,
-    /// The engine's process.
     pub pid: u32,
 }
 
 impl Client {
-    /// Connects and greets. `jobs` is 0 for a connection that sends no command.
+    /// Connects and greets. `jobs` is 0 for a connection that sends no commands.
     pub fn connect(folder: &Folder, session: [u8; 16], jobs: u32, name: &[u8]) -> Result<Client, Unserved> {
         let greeting = Greeting {
             session,
@@ -118,8 +117,8 @@ impl Client {
         Client::call(folder, greeting, &[], &[], GREETING_TIME)
     }
 
-    /// Connects, greets and asks without waiting for an answer in between: descriptors are for the requests. An engine
-    /// that does not greet within that time is lost.
+    /// Connects, greets and sends requests without waiting in between. The descriptors belong to the requests. If the
+    /// engine does not greet in time, the result is `Lost`.
     pub fn call(
         folder: &Folder,
         greeting: Greeting,
@@ -129,18 +128,13 @@ impl Client {
     ) -> Result<Client, Unserved> {
         let deadline = Instant::now() + time;
         folder.check().map_err(|e| Unserved::Absent(io::Error::other(e)))?;
-        let stream = reach(folder, time)?;
-        let mut client = Client {
-            stream,
-            inbox: Inbox::new(FRAME_CAP),
-            is_welcome: false,
-            pid: 0,
-        };
+        let stream = open_socket(folder, time)?;
+        let mut client = Client::resume(stream, &[]);
         let hello = greeting.hello();
         let all: Vec<_> = [&hello].into_iter().chain(requests.iter().copied()).collect();
-        let sent = client.ask(&all, descriptors);
-        let sent = match sent {
-            // An engine that refuses us may have gone before all was sent, and says why.
+        let sent = match client.ask(&all, descriptors) {
+            // An engine that refuses us may have closed the connection before all was sent. Its reason can still be
+            // read.
             Err(error) if !is_end(&error) => return Err(error.into()),
             sent => sent,
         };
@@ -160,7 +154,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Goes on with a connection over which somebody has greeted and asked, and with what has come since.
+    /// Continues a connection over which `front.c` has greeted and asked, with the bytes received so far.
     pub fn resume(stream: UnixStream, received: &[u8]) -> Client {
         let mut inbox = Inbox::new(FRAME_CAP);
         inbox.push(received);
@@ -178,7 +172,7 @@ impl Client {
         self.send_bytes(&bytes)
     }
 
-    /// A program that has not ignored SIGPIPE, such as `wafcc`, must not end with its engine.
+    /// Programs such as `wafcc` do not ignore SIGPIPE, and must not end with the engine.
     fn send_bytes(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL) {
@@ -190,7 +184,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends requests, with the descriptors that they want.
+    /// Sends requests, with the descriptors that belong to them.
     pub fn ask(&mut self, requests: &[&Request], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(ROOM);
         requests.iter().for_each(|request| request.encode(&mut bytes));
@@ -207,7 +201,7 @@ impl Client {
         self.send_bytes(&bytes[sent..])
     }
 
-    /// The next reply; waits as long as `patience` said last.
+    /// The next reply. Waits as long as `set_timeout` allows.
     pub fn receive(&mut self) -> io::Result<Reply> {
         let mut chunk = [0; CHUNK];
         loop {
@@ -223,13 +217,13 @@ impl Client {
         }
     }
 
-    /// The answer to the greeting. An engine that is found stopped twice in succession is not waited for any longer.
+    /// The answer to the greeting. If the engine is found stopped in two checks in a row, we wait no longer.
     fn receive_greeting(&mut self, deadline: Instant) -> io::Result<Reply> {
         let engine = peer_of(&self.stream)?;
         let mut was_stopped = false;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            // No time at all would be for ever.
+            // A timeout of zero would mean no timeout.
             self.patience(Some(left.clamp(Duration::from_millis(1), LOOK)))?;
             match self.receive() {
                 Err(error) if is_timeout(&error) && left > LOOK => {
@@ -244,8 +238,8 @@ impl Client {
         }
     }
 
-    /// The next reply, however long it takes once the engine has greeted, which it must within `greeting`. An engine that
-    /// is found stopped twice in succession, `time` apart, will not answer, and stands in the way of all others.
+    /// The next reply, however long it takes. Only the greeting must come in time. An engine that is found stopped in
+    /// two checks in a row, `time` apart, will not answer and blocks all clients, so it is ended.
     pub fn receive_while_it_lives(&mut self, time: Duration, greeting: Duration) -> io::Result<Reply> {
         let deadline = Instant::now() + greeting;
         self.patience(Some(time))?;
@@ -263,7 +257,7 @@ impl Client {
             let is_stopped = is_stopped(&engine);
             if is_stopped && was_stopped {
                 end_stopped(&engine);
-                // As from one that was killed by somebody else.
+                // The same error as if another process had killed the engine.
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
             was_stopped = is_stopped;
@@ -273,7 +267,7 @@ impl Client {
         }
     }
 
-    /// An error that names the engine's process and the remedy if somebody has stopped it.
+    /// If the engine was stopped, the error names its process and the remedy.
     fn name_stopped(&self, error: io::Error, time: Duration) -> io::Error {
         match peer_of(&self.stream) {
             Ok(engine) if is_timeout(&error) && is_stopped(&engine) => {
@@ -289,29 +283,29 @@ impl Client {
         }
     }
 
-    /// How long to wait for replies from now on; `None` is for ever, for the end of a command.
+    /// How long to wait for replies from now on. `None` means without a limit, for the end of a command.
     pub fn patience(&self, time: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(time)
     }
 
     pub fn report(&mut self) -> io::Result<serde_json::Value> {
-        self.send(&Request::Status)?;
-        match self.receive()? {
-            Reply::Report { json } => Ok(serde_json::from_slice(&json)?),
-            _ => Err(unexpected()),
-        }
+        self.ask_for_json(&Request::Status)
     }
 
-    /// Asks about the cache: JSON both ways.
+    /// Asks about the cache: JSON in both directions.
     pub fn ask_cache(&mut self, question: Vec<u8>) -> io::Result<serde_json::Value> {
-        self.send(&Request::Cache { question })?;
+        self.ask_for_json(&Request::Cache { question })
+    }
+
+    fn ask_for_json(&mut self, request: &Request) -> io::Result<serde_json::Value> {
+        self.send(request)?;
         match self.receive()? {
             Reply::Report { json } => Ok(serde_json::from_slice(&json)?),
             _ => Err(unexpected()),
         }
     }
 
-    /// Has the TCP port opened; says which it is.
+    /// Has the engine open its TCP port, and returns it.
     pub fn listen(&mut self) -> io::Result<u16> {
         self.send(&Request::Listen)?;
         match self.receive()? {
@@ -320,7 +314,7 @@ impl Client {
         }
     }
 
-    /// Tells the engine to stop, and waits until it has closed this connection.
+    /// Tells the engine to stop, and waits until it closes this connection.
     pub fn stop(mut self, now: bool, time: Option<Duration>) -> io::Result<()> {
         self.send(&Request::Stop { now })?;
         self.patience(time)?;
@@ -332,8 +326,8 @@ impl Client {
     }
 }
 
-/// A socket whose every wait has a deadline, the one for a place in the queue included.
-fn reach(folder: &Folder, time: Duration) -> Result<UnixStream, Unserved> {
+/// Connects with a deadline for every wait, even for the one in the queue of the socket.
+fn open_socket(folder: &Folder, time: Duration) -> Result<UnixStream, Unserved> {
     let absent = |error: Errno| Unserved::Absent(error.into());
     let address = SocketAddrUnix::new(folder.socket()).map_err(absent)?;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -345,8 +339,8 @@ fn reach(folder: &Folder, time: Duration) -> Result<UnixStream, Unserved> {
     Ok(stream)
 }
 
-/// There is no socket, or nobody at it any more.
-fn is_nobody(error: &io::Error) -> bool {
+/// There is no socket, or no process listens on it.
+fn is_not_listening(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
@@ -354,28 +348,30 @@ pub fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Somebody has stopped it (`SIGSTOP`); a debugger that holds it is another thing.
+/// Stopped by a signal (`SIGSTOP`). A debugger shows another state.
 fn is_stopped(engine: &libc::ucred) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", engine.pid)).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state == Some('T')
 }
 
-/// Ends an engine that somebody has stopped, for a client that has waited for it in vain; tells whether it was one.
+/// Ends an engine that was stopped by a signal, after a wait in vain. Returns whether it was stopped.
 pub fn end_if_stopped(folder: &Folder) -> bool {
-    let engine = reach(folder, PATIENCE).ok().and_then(|stream| peer_of(&stream).ok());
+    let engine = open_socket(folder, PATIENCE)
+        .ok()
+        .and_then(|stream| peer_of(&stream).ok());
     let stopped = engine.filter(is_stopped);
     stopped.iter().for_each(end_stopped);
     stopped.is_some()
 }
 
-/// It would be waited for by every client. Its guardian cleans up, and whoever comes next starts another.
+/// Every client would wait for it. Its guardian cleans up, and the next client starts another engine.
 fn end_stopped(engine: &libc::ucred) {
-    // One that cannot be ended, somebody else's, only costs its clients their time.
+    // If it cannot be ended, because it is another user's, its clients only lose time.
     let _ = Pid::from_raw(engine.pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
 }
 
-/// The other side has closed the connection, before or while we spoke.
+/// The engine has closed the connection.
 pub fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)

@@ -1,10 +1,11 @@
-//! Makes sure that one engine runs: the start lock, the life lock, and the way from a program to a daemon.
+//! Makes sure that one engine runs: the start lock, the life lock, and the steps from a program to a daemon.
 //!
 //! ```text
 //! start lock ─► answers already? ─► life lock ─► fork: guardian ─► fork: engine ─► listens ─► ready
 //! ```
 //!
-//! Twenty starts at once queue at the start lock; the first makes the engine, the others find that it answers.
+//! If twenty programs start an engine at once, they queue at the start lock. The first one makes the engine, and the
+//! others find that it answers.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,7 +16,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use log::{error, info};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{flock, FlockOperation};
 
 use super::{is_end, Client, Unserved};
@@ -23,6 +23,7 @@ use crate::files::folder::{Folder, ENGINE};
 use crate::files::regular;
 use crate::process::guardian::{self, Guardian};
 use crate::process::headroom;
+use crate::process::readable::is_readable;
 use crate::process::roster::{self, Roster};
 use crate::server::{Options, Server};
 use crate::wire::Why;
@@ -30,12 +31,12 @@ use crate::wire::Why;
 /// How long another start may hold the start lock, and an engine that is leaving the life lock.
 const LOCK_TIME: Duration = Duration::from_secs(10);
 /// How long an engine may take from its fork to its socket.
-const BIRTH_TIME: Duration = Duration::from_secs(10);
-/// How often we look meanwhile whether its holder can let go of it.
+const START_TIME: Duration = Duration::from_secs(10);
+/// How often we check, while we wait for a lock, whether its holder was stopped.
 const LOOK: Duration = Duration::from_millis(250);
 const LOG_CAP: u64 = 1 << 20;
 
-/// How to reach the engine that now runs.
+/// How to reach the running engine.
 pub enum Ready {
     Unix(PathBuf),
     Tcp(u16, PathBuf),
@@ -50,51 +51,51 @@ impl std::fmt::Display for Ready {
     }
 }
 
-/// Starts an engine unless one answers; returns when it does.
+/// Starts an engine unless one answers. Returns when it is ready.
 pub fn ensure(options: Options) -> Result<Ready, String> {
     let folder = options.folder.clone();
     folder.make()?;
-    let turn = lock(folder.start_lock(), "another start is under way")?;
+    let start_lock = lock(folder.start_lock(), "another start is under way")?;
     if let Some(ready) = answers(&options)? {
         return Ok(ready);
     }
     if let Some(reason) = headroom::lacks() {
         return Err(reason);
     }
-    let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
+    let life_lock = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
-    let (mut birth, _turn) = daemonize(options, life, turn)?;
-    hear(&mut birth)?;
+    let (mut report_read, _turn) = daemonize(options, life_lock, start_lock)?;
+    wait_until_ready(&mut report_read)?;
     ready(&folder, tcp)
 }
 
-/// Serves in the foreground, with the log on standard error; returns the exit status.
+/// Serves in the foreground, with the log on standard error. Returns the exit status.
 pub fn foreground(options: Options) -> Result<i32, String> {
     let folder = options.folder.clone();
     folder.make()?;
-    let turn = lock(folder.start_lock(), "another start is under way")?;
+    let start_lock = lock(folder.start_lock(), "another start is under way")?;
     if answers(&options)?.is_some() {
         return Err("an engine runs already; `wafd stop` ends it".to_owned());
     }
-    let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
+    let life_lock = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
-    let (mut birth, voice) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
+    let (mut report_read, report_write) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
     let roster = make_roster(&folder).map_err(|e| format!("map memory: {e}"))?;
     close_inherited();
     guardian::prepare().map_err(|e| format!("block signals: {e}"))?;
-    let guardian = Guardian::of(std::process::id() as i32, &life);
+    let guardian = Guardian::of(std::process::id() as i32, &life_lock);
     match fork().map_err(|e| format!("fork: {e}"))? {
         0 => {
-            drop(turn);
-            std::process::exit(engine(options, roster, guardian, voice))
+            drop(start_lock);
+            std::process::exit(engine(options, roster, guardian, report_write))
         }
         pid => {
-            drop(voice);
-            guardian::sign(&life);
-            hear(&mut birth)?;
-            // Who cannot be told can still be served.
+            drop(report_write);
+            guardian::sign(&life_lock);
+            wait_until_ready(&mut report_read)?;
+            // If the caller has closed standard output, the engine serves all the same.
             let _ = writeln!(io::stdout(), "{}", ready(&folder, tcp)?);
-            drop(turn);
+            drop(start_lock);
             Ok(guardian::watch(pid, &roster))
         }
     }
@@ -110,7 +111,7 @@ fn ready(folder: &Folder, tcp: bool) -> Result<Ready, String> {
     Ok(Ready::Tcp(port, folder.token()))
 }
 
-/// Asks an engine that listens whether it is well, and for its TCP port if that is wanted.
+/// Asks whether a running engine answers, and for its TCP port if that is wanted.
 fn answers(options: &Options) -> Result<Option<Ready>, String> {
     match Client::connect(&options.folder, [0; 16], 0, b"wafd start") {
         Ok(mut client) => {
@@ -120,13 +121,13 @@ fn answers(options: &Options) -> Result<Option<Ready>, String> {
             ready(&options.folder, options.tcp).map(Some)
         }
         Err(Unserved::Absent(_) | Unserved::Refused(Why::Leaving, _)) => Ok(None),
-        // It was just leaving.
+        // The engine was just leaving.
         Err(Unserved::Lost(e)) if is_end(&e) => Ok(None),
         Err(unserved) => Err(unserved.to_string()),
     }
 }
 
-/// Waits for a lock, but not for ever: a signal interrupts the wait.
+/// Waits for a lock until the deadline. A signal interrupts the wait.
 fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
     let shown = path.display().to_string();
     regular::make_way(&path);
@@ -147,29 +148,29 @@ fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
     }
 }
 
-/// A guardian that somebody has stopped would not clean up after its engine, and hold the lock for ever.
-fn wake_holder(life: &File) {
-    let Some(pid) = guardian::holder(life) else { return };
+/// A guardian that was stopped by a signal would not clean up after its engine, and would hold the lock for ever.
+fn wake_holder(life_lock: &File) {
+    let Some(pid) = guardian::holder(life_lock) else { return };
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The number may be another's by now: a process of ours that is stopped, and called like us.
+    // The process number may have been reused: only a stopped process with our name gets the signal.
     if stat.contains("(wafd) T ") {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
     }
 }
 
-/// Has the kernel interrupt system calls each time that so much time has passed; zero ends that.
+/// Has the kernel interrupt system calls each time that so much time has passed. A duration of zero ends that.
 fn interrupt_after(time: Duration) {
-    extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: a handler that does nothing, without SA_RESTART; a timer of this process.
+    extern "C" fn do_nothing(_: libc::c_int) {}
+    // SAFETY: a handler that does nothing, without SA_RESTART, and a timer of this process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = nothing as *const () as usize;
+        action.sa_sigaction = do_nothing as *const () as usize;
         libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
         let value = libc::timeval {
             tv_sec: time.as_secs() as libc::time_t,
             tv_usec: time.subsec_micros() as libc::suseconds_t,
         };
-        // Again and again: a signal that comes just before the call interrupts nothing.
+        // The timer repeats: a signal just before the call interrupts nothing.
         let timer = libc::itimerval {
             it_interval: value,
             it_value: value,
@@ -191,39 +192,39 @@ fn fork() -> io::Result<i32> {
     }
 }
 
-/// Forks guardian and engine into the background; what the engine says of its birth can be read from the result.
+/// Forks the guardian and the engine into the background. The engine's first report can be read from the result.
 ///
-/// The start lock stays with the caller alone: a lock is held for as long as anybody has it open.
-fn daemonize(options: Options, life: File, turn: File) -> Result<(File, File), String> {
+/// The start lock stays with the caller alone: a lock is held as long as any process has it open.
+fn daemonize(options: Options, life_lock: File, start_lock: File) -> Result<(File, File), String> {
     let fail = |what: &str, e: io::Error| format!("{what}: {e}");
     let log = open_log(&options).map_err(|e| fail("open the log", e))?;
-    let (birth, voice) = pipe().map_err(|e| fail("make a pipe", e))?;
+    let (report_read, report_write) = pipe().map_err(|e| fail("make a pipe", e))?;
     if fork().map_err(|e| fail("fork", e))? > 0 {
-        return Ok((birth, turn));
+        return Ok((report_read, start_lock));
     }
-    // Nobody sees a failure from here on but through `voice`.
-    drop((birth, turn));
+    // From here on, only `report` tells the caller of a failure.
+    drop((report_read, start_lock));
     let status = match detach(log, &options.folder) {
-        Ok(roster) => guard(options, roster, life, voice),
-        Err(error) => complain(&voice, &format!("become a daemon: {error}")),
+        Ok(roster) => guard(options, roster, life_lock, report_write),
+        Err(error) => report_failure(&report_write, &format!("become a daemon: {error}")),
     };
     std::process::exit(status);
 }
 
-fn guard(options: Options, roster: Roster, life: File, voice: File) -> i32 {
-    let guardian = Guardian::of(std::process::id() as i32, &life);
+fn guard(options: Options, roster: Roster, life_lock: File, report_write: File) -> i32 {
+    let guardian = Guardian::of(std::process::id() as i32, &life_lock);
     match fork() {
-        Err(error) => complain(&voice, &format!("fork: {error}")),
-        Ok(0) => engine(options, roster, guardian, voice),
+        Err(error) => report_failure(&report_write, &format!("fork: {error}")),
+        Ok(0) => engine(options, roster, guardian, report_write),
         Ok(pid) => {
-            drop(voice);
-            guardian::sign(&life);
+            drop(report_write);
+            guardian::sign(&life_lock);
             guardian::watch(pid, &roster)
         }
     }
 }
 
-/// Leaves terminal, session, folder and streams of whoever started us.
+/// Leaves the terminal, session, folder and streams of the caller.
 fn detach(log: File, folder: &Folder) -> io::Result<Roster> {
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
@@ -239,15 +240,16 @@ fn detach(log: File, folder: &Folder) -> io::Result<Roster> {
     make_roster(folder)
 }
 
-/// An engine that was killed together with its guardian may have left something: that is ended first. One that lives keeps the name.
+/// An engine that was killed together with its guardian may have left processes behind, which are ended first. If it
+/// still lives, it keeps the name.
 fn make_roster(folder: &Folder) -> io::Result<Roster> {
     let name = roster::name_of(folder.path());
     let is_free = guardian::clean_after_another(&name);
     Roster::new(is_free.then_some(name))
 }
 
-/// Descriptors that our starter had open without close-on-exec would be held for as long as we live: somebody could
-/// wait for the end of a pipe for that long.
+/// Closes descriptors that our caller had open without close-on-exec. We would hold them for as long as we live, and a
+/// process that waits for the end of a pipe would wait that long.
 fn close_inherited() {
     let Ok(open) = fs::read_dir("/proc/self/fd") else {
         return;
@@ -257,7 +259,7 @@ fn close_inherited() {
         .filter_map(|e| e.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|n| *n > 2) {
-        // SAFETY: only looks at a flag, and closes what no handle of ours names: ours all have close-on-exec.
+        // SAFETY: reads a flag, and closes only descriptors without close-on-exec. Ours all have it.
         unsafe {
             let flags = libc::fcntl(number, libc::F_GETFD);
             if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
@@ -276,18 +278,18 @@ fn open_log(options: &Options) -> io::Result<File> {
     regular::append(&path)
 }
 
-/// The engine's own process: listens, says so, serves. The life lock is held until the process ends.
-fn engine(options: Options, roster: Roster, guardian: Guardian, mut voice: File) -> i32 {
+/// The engine's own process: listens, reports that, serves. The life lock is held until the process ends.
+fn engine(options: Options, roster: Roster, guardian: Guardian, mut report_write: File) -> i32 {
     guardian::release_signals();
     info!("wafd {ENGINE} starts, process {}", std::process::id());
     let served = listen(&options).and_then(|unix| Server::new(options, unix, roster, guardian));
     let server = match served {
         Ok(server) => server,
-        Err(error) => return complain(&voice, &error.to_string()),
+        Err(error) => return report_failure(&report_write, &error.to_string()),
     };
-    // Whoever started us may be gone by now; that changes nothing.
-    let _ = voice.write_all(b"r");
-    drop(voice);
+    // The caller may be gone by now, which changes nothing.
+    let _ = report_write.write_all(b"r");
+    drop(report_write);
     match server.run() {
         Ok(()) => 0,
         Err(error) => {
@@ -297,57 +299,52 @@ fn engine(options: Options, roster: Roster, guardian: Guardian, mut voice: File)
     }
 }
 
-/// A socket under its final name only when it listens, so that nobody is refused by one that does not yet.
+/// The socket gets its final name only when it listens, so that no client is refused in between.
 fn listen(options: &Options) -> io::Result<UnixListener> {
     let socket = options.folder.socket();
     let fresh = socket.with_extension("new");
     let _ = fs::remove_file(&fresh);
-    // What kept clients away is over.
+    // Notes of clients that could not reach the last engine are obsolete.
     let _ = fs::remove_file(options.folder.trouble());
-    // A token of an engine that was killed: its port is not ours.
+    // The token of an engine that was killed: its port is not ours.
     let _ = fs::remove_file(options.folder.token());
-    // SAFETY: changes a number of this process; commands get their client's.
+    // SAFETY: sets the umask of this process. Commands get the umask of their client.
     unsafe { libc::umask(0o077) };
-    let listener = UnixListener::bind(&fresh).map_err(|e| named("make", &fresh, &e))?;
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).map_err(|e| named("restrict", &fresh, &e))?;
+    let listener = UnixListener::bind(&fresh).map_err(|e| with_path("make", &fresh, &e))?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).map_err(|e| with_path("restrict", &fresh, &e))?;
     listener.set_nonblocking(true)?;
     match listener.accept() {
-        // Where the system lets nobody in, nobody could tell us to leave either.
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(named("accept at", &fresh, &error)),
+        // If the system lets no client in, no client could tell us to leave.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(with_path("accept at", &fresh, &error)),
         _ => {}
     }
-    fs::rename(&fresh, &socket).map_err(|e| named("make", &socket, &e))?;
+    fs::rename(&fresh, &socket).map_err(|e| with_path("make", &socket, &e))?;
     Ok(listener)
 }
 
-fn named(what: &str, path: &std::path::Path, error: &io::Error) -> io::Error {
+fn with_path(what: &str, path: &std::path::Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
-fn complain(mut voice: &File, what: &str) -> i32 {
+fn report_failure(mut report_write: &File, what: &str) -> i32 {
     error!("{what}");
-    let _ = voice.write_all(what.as_bytes());
+    let _ = report_write.write_all(what.as_bytes());
     1
 }
 
-/// Waits for the engine's first word.
-fn hear(birth: &mut File) -> Result<(), String> {
-    let time = Timespec {
-        tv_sec: BIRTH_TIME.as_secs() as i64,
-        tv_nsec: 0,
-    };
-    let mut fds = [PollFd::new(&*birth, PollFlags::IN)];
-    match poll(&mut fds, Some(&time)) {
-        Ok(0) => return Err("the engine did not start in time; see its log".to_owned()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+/// Waits for the engine's first report.
+fn wait_until_ready(report_read: &mut File) -> Result<(), String> {
+    match is_readable(&*report_read, Instant::now() + START_TIME) {
+        Ok(true) => {}
+        Ok(false) => return Err("the engine did not start in time; see its log".to_owned()),
         Err(error) => return Err(format!("wait for the engine: {error}")),
     }
     let mut word = [0; 1];
-    match birth.read(&mut word) {
+    match report_read.read(&mut word) {
         Ok(1) if word == *b"r" => Ok(()),
         Ok(1) => {
             let mut rest = String::from_utf8_lossy(&word).into_owned();
-            let _ = birth.read_to_string(&mut rest);
+            let _ = report_read.read_to_string(&mut rest);
             Err(rest)
         }
         _ => Err("the engine ended before it listened; see its log".to_owned()),

@@ -1,12 +1,11 @@
-//! Opens the page on a desktop, without telling the token to whoever lists processes.
+//! Opens the page in the desktop's browser, without showing the token to other users.
 //!
-//! Arguments of programs are seen by all users of a machine. So the browser is given a file that only we can read, and that
-//! leads to the page.
+//! Every user of a machine can see the arguments of programs. So the browser gets the path of a file that redirects to
+//! the page, and that only we can read.
 
 use std::env;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -14,18 +13,19 @@ use std::thread;
 use log::warn;
 
 use crate::files::folder::Folder;
+use crate::files::regular;
 
 const OPENER: &str = "xdg-open";
 
-/// The file; it is gone with us, as is what it leads to.
-pub struct Door(Option<PathBuf>);
+/// The redirecting file. It is removed when the dashboard ends.
+pub struct RedirectFile(Option<PathBuf>);
 
-impl Door {
-    /// Nothing where there is no desktop; what fails is told, and no reason to end.
-    pub fn open(folder: &Folder, address: &str) -> Door {
+impl RedirectFile {
+    /// Does nothing without a desktop. A failure is only logged.
+    pub fn open(folder: &Folder, address: &str) -> RedirectFile {
         let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         if !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
-            return Door(None);
+            return RedirectFile(None);
         }
         let path = folder.door(std::process::id());
         let opened = folder
@@ -35,11 +35,11 @@ impl Door {
         if let Err(why) = opened {
             warn!("open the page: {why}; open the address yourself, or say --no-open");
         }
-        Door(Some(path))
+        RedirectFile(Some(path))
     }
 }
 
-impl Drop for Door {
+impl Drop for RedirectFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
             let _ = fs::remove_file(path);
@@ -48,17 +48,14 @@ impl Drop for Door {
 }
 
 fn write(path: &Path, address: &str) -> io::Result<()> {
-    // A process of this number may have left one.
+    // An earlier process with our number may have left one.
     let _ = fs::remove_file(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let meta = format!("<meta http-equiv=\"refresh\" content=\"0; url={address}\">");
-    writeln!(
-        file,
-        "<!doctype html><title>wafd</title>{meta}<a href=\"{address}\">wafd dashboard</a>"
-    )
+    let page = format!("<!doctype html><title>wafd</title>{meta}<a href=\"{address}\">wafd dashboard</a>\n");
+    regular::create(path, page.as_bytes())
 }
 
-/// What it says is for nobody; it is waited for, as its end is ours to hear of.
+/// Its output is discarded. A thread waits for it, so that it does not become a zombie.
 fn launch(path: &Path) -> io::Result<()> {
     let mut child = Command::new(OPENER)
         .arg(path)

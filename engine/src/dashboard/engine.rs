@@ -1,4 +1,4 @@
-//! The engine, looked at again and again; it may be absent, silent, or another one than before.
+//! Asks the engine for its status. It may be absent, silent, or another engine than before.
 
 use serde_json::{json, Value};
 
@@ -10,34 +10,34 @@ pub struct Engine<'f> {
     client: Option<Client>,
 }
 
-/// What is to be told of it.
-pub struct Look {
-    /// Null where there is none.
+/// What the page is told about the engine.
+pub struct EngineState {
+    /// Null if no engine answers.
     pub report: Value,
     state: &'static str,
     words: String,
 }
 
-impl Look {
+impl EngineState {
     pub fn json(&self) -> Value {
         json!({"state": self.state, "words": self.words})
     }
 
-    fn at(report: Value) -> Look {
-        Look {
+    fn running(report: Value) -> EngineState {
+        EngineState {
             report,
             state: "running",
             words: String::new(),
         }
     }
 
-    fn nothing(why: &Unserved) -> Look {
+    fn unavailable(why: &Unserved) -> EngineState {
         let state = match why {
             Unserved::Absent(_) => "absent",
             Unserved::Refused(..) => "refused",
             Unserved::Lost(_) => "silent",
         };
-        Look {
+        EngineState {
             report: Value::Null,
             state,
             words: why.to_string(),
@@ -50,18 +50,18 @@ impl Engine<'_> {
         Engine { folder, client: None }
     }
 
-    pub fn look(&mut self) -> Look {
+    pub fn read(&mut self) -> EngineState {
         let was_known = self.client.is_some();
         match self.report() {
-            // Another one may have taken its place.
+            // Another engine may have replaced the one that we were connected to.
             Err(Unserved::Lost(error)) if was_known && is_end(&error) => self.report(),
             found => found,
         }
-        .map_or_else(|why| Look::nothing(&why), Look::at)
+        .map_or_else(|why| EngineState::unavailable(&why), EngineState::running)
     }
 
-    /// It may leave when nobody else needs it.
-    pub fn let_go(&mut self) {
+    /// Disconnects, so that the engine can leave when it is idle.
+    pub fn disconnect(&mut self) {
         self.client = None;
     }
 

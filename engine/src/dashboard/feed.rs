@@ -1,4 +1,4 @@
-//! What all pages are told: the engine is asked once per interval, for all of them, and only while there is one.
+//! The news for all pages. The engine is asked once per interval for all of them, and only while a page is open.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::history::{sample, History};
 use crate::files::folder::Folder;
 use crate::process::brake::Gauges;
 
-/// What a page shows is never much older.
+/// The age of what a page shows.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
@@ -22,18 +22,18 @@ pub struct Feed {
 
 #[derive(Default)]
 struct State {
-    /// A line of JSON; none while nobody looks.
+    /// A line of JSON. `None` while no page is open.
     latest: Option<Arc<str>>,
-    /// Of the latest.
+    /// Counts the lines.
     number: u64,
     history: History,
-    /// How the team's server does.
+    /// The status of the team's server.
     team: Value,
     watchers: usize,
     is_over: bool,
 }
 
-/// Somebody who looks.
+/// An open page.
 pub struct Watcher {
     feed: Arc<Feed>,
     seen: u64,
@@ -53,12 +53,12 @@ impl Feed {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new watcher, and what it was not there for.
+    /// Adds a page. Returns the history as well.
     pub fn watch(self: &Arc<Self>) -> (Watcher, String) {
         let mut state = self.state();
         state.watchers += 1;
         let history = format!("{}\n", state.history.json());
-        // What is there is in the history already, but for all that is no number.
+        // The history has the numbers of the latest line, but not all the rest. So the page gets that line again.
         let seen = state.number.saturating_sub(u64::from(state.latest.is_some()));
         drop(state);
         self.changed.notify_all();
@@ -66,7 +66,7 @@ impl Feed {
         (Watcher { feed, seen }, history)
     }
 
-    /// Waits until somebody looks; false when nobody will again.
+    /// Waits until a page is open. False when the dashboard ends.
     pub fn is_wanted(&self) -> bool {
         let mut state = self.state();
         while state.watchers == 0 && !state.is_over {
@@ -75,7 +75,7 @@ impl Feed {
         !state.is_over
     }
 
-    /// Waits for this long, or until nobody looks.
+    /// Waits for this long, or until the last page is closed.
     pub fn pause(&self, time: Duration) {
         let is_wanted = |state: &mut State| state.watchers > 0 && !state.is_over;
         let _ = self.changed.wait_timeout_while(self.state(), time, is_wanted);
@@ -103,7 +103,7 @@ impl Feed {
         self.changed.notify_all();
     }
 
-    /// All watchers are told that it is over, and have this long to hear of it.
+    /// Tells all pages that the dashboard ends. They have this long to receive it.
     pub fn end(&self, time: Duration) {
         let mut state = self.state();
         state.is_over = true;
@@ -114,7 +114,7 @@ impl Feed {
 }
 
 impl Watcher {
-    /// Waits for what is newer than what it has seen.
+    /// Waits for a line that this page has not seen.
     pub fn next(&mut self) -> News {
         let mut state = self.feed.state();
         loop {
@@ -144,34 +144,34 @@ impl Drop for Watcher {
     }
 }
 
-/// Asks for whoever looks, until it is over.
+/// Asks the engine while a page is open, until the dashboard ends.
 pub fn ask(feed: &Feed, folder: &Folder) {
     let mut engine = Engine::of(folder);
     let gauges: PathBuf = std::env::var_os("WAFD_GAUGES").unwrap_or_else(|| "/proc".into()).into();
     let gauges = Gauges::below(&gauges);
     while feed.is_wanted() {
-        let look = engine.look();
+        let state = engine.read();
         let at = now();
-        let sample = sample(at, &look.report);
+        let sample = sample(at, &state.report);
         let memory = gauges.memory();
         let line = json!({
             "kind": "news",
             "at": at,
-            "engine": look.json(),
+            "engine": state.json(),
             "machine": {"available_kib": memory.available, "total_kib": memory.total, "pressure": memory.pressure},
             "team": feed.team(),
             "sample": sample,
-            "report": look.report,
+            "report": state.report,
         });
         feed.put(&line, sample);
         feed.pause(INTERVAL);
         if !feed.is_watched() {
-            engine.let_go();
+            engine.disconnect();
         }
     }
 }
 
-/// In milliseconds since 1970.
+/// Milliseconds since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |time| time.as_millis() as u64)
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_is_told_the_past_and_the_latest() {
+    fn a_later_page_gets_the_history_and_the_latest_line() {
         let feed = Arc::new(Feed::default());
         let (mut first, history) = feed.watch();
         assert!(history.contains("\"samples\":[]"), "{history}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_for_a_while_is_not_shown_as_new() {
+    fn a_line_from_before_a_pause_is_not_news() {
         let feed = Arc::new(Feed::default());
         let (watcher, _) = feed.watch();
         feed.put(&json!(1), json!([1]));

@@ -1,4 +1,4 @@
-//! What the numbers were in the last minutes: for those who come later than they were looked at.
+//! The numbers of the last minutes, for pages that are opened later.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,9 @@ use serde_json::{json, Value};
 
 use crate::report::statistics::Statistics;
 
-/// Five minutes, two a second.
+/// Five minutes, with two samples a second.
 const MOST: usize = 600;
-/// What a sample has, in this order.
+/// The columns of a sample.
 pub const COLUMNS: [&str; 7] = ["at", "running", "slots", "waiting", "hits", "misses", "memory_kib"];
 
 #[derive(Default)]
@@ -27,22 +27,14 @@ impl History {
     }
 }
 
-/// Milliseconds since 1970, and what a report says; nothing where no engine runs, or no store is open.
+/// A sample of a report, at a time in milliseconds since 1970. Null stands for unknown numbers.
 pub fn sample(at: u64, report: &Value) -> Value {
     let slots = &report["slots"];
     let statistics = Statistics::from_json(&report["cache"]["statistics"]).ok();
     let hits = statistics.as_ref().map(|all| all.hits);
     let misses = statistics.as_ref().map(|all| all.misses.values().sum::<u64>());
-    let memory = &report["memory_kib"];
-    json!([
-        at,
-        slots["running"],
-        slots["capacity"],
-        slots["waiting"],
-        hits,
-        misses,
-        memory
-    ])
+    let [running, capacity, waiting] = ["running", "capacity", "waiting"].map(|name| &slots[name]);
+    json!([at, running, capacity, waiting, hits, misses, report["memory_kib"]])
 }
 
 #[cfg(test)]
@@ -50,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_has_what_is_known() {
+    fn a_sample_has_the_known_numbers() {
         let statistics = Statistics {
             hits: 7,
             misses: [("a", 2), ("b", 3)].map(|(why, n)| (why.to_owned(), n)).into(),
@@ -67,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_is_forgotten() {
+    fn old_samples_are_dropped() {
         let mut history = History::default();
         (0..MOST + 3).for_each(|at| history.add(json!(at)));
         let samples = &history.json()["samples"];

@@ -1,4 +1,4 @@
-//! Takes the connections of browsers until a signal comes, each in a thread of its own.
+//! Accepts connections of browsers until a signal comes. Each gets a thread.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -10,33 +10,29 @@ use std::time::Duration;
 use log::{debug, warn};
 use rustix::event::{poll, PollFd, PollFlags};
 
+use super::connection_limits::ConnectionLimits;
 use super::feed::Feed;
-use super::places::Places;
-use super::visit::{self, Room};
+use super::visit::{self, Shared};
 use crate::http::asker::Names;
 use crate::process::fault;
 use crate::trust::token::Token;
 
-/// Pages hear of the end, if they listen.
+/// How long pages have to receive the end.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// After a connection could not be taken.
-const BREATH: Duration = Duration::from_millis(100);
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-pub struct Host {
-    room: Arc<Room>,
-}
+pub struct Host(Arc<Shared>);
 
 impl Host {
     pub fn new(token: Token, names: Names, feed: Arc<Feed>) -> Host {
-        let places = Places::default();
-        Host {
-            room: Arc::new(Room {
-                token,
-                names,
-                feed,
-                places,
-            }),
-        }
+        let limits = ConnectionLimits::default();
+        Host(Arc::new(Shared {
+            token,
+            names,
+            feed,
+            limits,
+        }))
     }
 
     pub fn serve(&self, listener: &TcpListener, signals: &OwnedFd) -> io::Result<()> {
@@ -51,7 +47,7 @@ impl Host {
                 Err(error) => return Err(error.into()),
             }
             if !waits[0].revents().is_empty() {
-                self.room.feed.end(FAREWELL);
+                self.0.feed.end(FAREWELL);
                 return Ok(());
             }
             match listener.accept() {
@@ -59,7 +55,7 @@ impl Host {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     warn!("accept a connection: {error}");
-                    thread::sleep(BREATH);
+                    thread::sleep(ACCEPT_PAUSE);
                 }
             }
         }
@@ -67,11 +63,11 @@ impl Host {
 
     fn admit(&self, stream: TcpStream) {
         let stream = Arc::new(stream);
-        let arrival = self.room.places.arrive(&stream);
-        let room = self.room.clone();
+        let counted = self.0.limits.add(&stream);
+        let shared = self.0.clone();
         let work = move || {
-            // What fails for one browser is told, and ends nothing else.
-            let visited = fault::contain(|| visit::serve(&stream, arrival, &room));
+            // A panic in one visit does not end the others.
+            let visited = fault::contain(|| visit::serve(&stream, counted, &shared));
             if let Some(Err(error)) = visited {
                 debug!("a browser: {error}");
             }

@@ -39,8 +39,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whatever is spoken on a server's port, its report is had by HTTP. A mistake in its address is told without the
-    /// secrets in it, which the parser of the command line would repeat.
+    /// The address of the team server's report, which is always read by HTTP. A wrong address is reported here without
+    /// its secrets. The parser of the command line would show them.
     pub fn server(&self) -> Result<Option<Address>, String> {
         self.server.as_deref().map(server).transpose()
     }
@@ -58,7 +58,7 @@ fn server(text: &str) -> Result<Address, String> {
     };
     match address.scheme {
         Scheme::Http => Ok(address.clone()),
-        // There a token stands alone, where HTTP has a name and a password.
+        // A `tcp://` address has only a token. HTTP needs it as a password.
         Scheme::Room => Ok(Address {
             scheme: Scheme::Http,
             password: address.user.clone(),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_no_secret_is_told() {
+    fn mistakes_are_named_without_secrets() {
         for (words, error) in [
             (["--port", "many"], "--port many: it is a number from 0 to 65535"),
             (

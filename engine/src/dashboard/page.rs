@@ -1,4 +1,4 @@
-//! The files that the page is made of.
+//! The files of the page.
 
 use super::reply::HTML;
 
@@ -28,7 +28,7 @@ pub fn find(name: &str) -> Option<File> {
 mod tests {
     use super::*;
 
-    /// What a file names between these marks.
+    /// The names that follow this text.
     fn named<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
         let rest = text.split(before).skip(1);
         rest.filter_map(|rest| rest.split(['"', '\'']).next()).collect()

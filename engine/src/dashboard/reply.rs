@@ -1,9 +1,9 @@
-//! Answers to browsers: heads, and pages that say why there is nothing to see.
+//! Replies to browsers: heads, and pages with a message.
 
 use crate::http::reply::{self, Staying};
 
-/// Nothing from elsewhere, nothing inside of somebody else's page, no text that becomes a script; and nobody is told the
-/// address, which holds the token.
+/// Headers of every reply. The page loads nothing from other sites, is in no other site's frame, and runs no text as a
+/// script. The address, which contains the token, is not sent to other sites.
 const RULES: &str = "\
 Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
 img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'\r\n\
@@ -16,14 +16,10 @@ Cache-Control: no-store\r\n";
 
 pub const HTML: &str = "text/html; charset=utf-8";
 
-/// The head of an answer; one without a length ends with its connection.
+/// The head of a reply. A reply without a length ends with its connection.
 pub fn head(status: u16, kind: &str, length: Option<usize>) -> Vec<u8> {
-    head_with(
-        status,
-        kind,
-        length,
-        if status == 405 { "Allow: GET, HEAD\r\n" } else { "" },
-    )
+    let more = if status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+    head_with(status, kind, length, more)
 }
 
 pub fn redirect(to: &str) -> Vec<u8> {
@@ -37,8 +33,8 @@ fn head_with(status: u16, kind: &str, length: Option<usize>, more: &str) -> Vec<
     out
 }
 
-/// A page of these words, which are ours.
-pub fn page_of(words: &str) -> String {
+/// A page with a message of ours.
+pub fn message_page(words: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
         <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"icon\" href=\"data:,\"><title>wafd</title>\

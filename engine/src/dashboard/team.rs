@@ -1,4 +1,4 @@
-//! How a team's server does, by its own report.
+//! The status of the team's server, from its own report.
 
 use std::time::Duration;
 
@@ -9,12 +9,11 @@ use crate::settings::address::Address;
 use crate::tier::heartbeat::Heartbeat;
 use crate::tier::web::{authorization, Web};
 
-/// It is somebody else's machine.
+/// Longer than for the engine, since other machines use this server as well.
 const INTERVAL: Duration = Duration::from_secs(5);
 const LARGEST: usize = 1 << 20;
 
 pub struct Team {
-    /// Without secrets.
     name: String,
     url: String,
     web: Web,
@@ -25,21 +24,19 @@ impl Team {
     pub fn new(address: &Address) -> Result<Team, String> {
         let wrong = |why: String| format!("--server {why}");
         let login = authorization(address).map_err(wrong)?;
+        let root = Address {
+            path: String::new(),
+            ..address.clone()
+        };
         Ok(Team {
             name: address.to_string(),
-            url: format!(
-                "{}/status",
-                Address {
-                    path: String::new(),
-                    ..address.clone()
-                }
-            ),
+            url: format!("{root}/status"),
             web: Web::new(address, address.is_secure, login).map_err(wrong)?,
             heartbeat: Heartbeat::new(address.limits),
         })
     }
 
-    fn look(&self) -> Value {
+    fn read(&self) -> Value {
         self.heartbeat.begin();
         let status = match self.web.get(&self.url, LARGEST, &self.heartbeat) {
             Ok(Some(text)) => serde_json::from_slice::<Value>(&text).map_err(|_| "its answer is no report".to_owned()),
@@ -53,10 +50,10 @@ impl Team {
     }
 }
 
-/// Asks while somebody looks, until it is over.
+/// Asks while a page is open, until the dashboard ends.
 pub fn ask(feed: &Feed, team: &Team) {
     while feed.is_wanted() {
-        feed.set_team(team.look());
+        feed.set_team(team.read());
         feed.pause(INTERVAL);
     }
 }

@@ -97,12 +97,12 @@ impl Folder {
         self.file("sock")
     }
 
-    /// The card: what `wafcc` has found out for the next call with these variables.
+    /// What `wafcc` has found out, for the next call with these variables.
     pub fn card(&self, variables: u64) -> PathBuf {
         self.file(&format!("card-{variables:016x}"))
     }
 
-    /// The note that says why `wafcc` could not reach the engine, as long as that was a short time ago.
+    /// Says why `wafcc` could not reach the engine a short time ago.
     pub fn trouble(&self) -> PathBuf {
         self.file("trouble")
     }
@@ -139,7 +139,7 @@ impl Folder {
         self.file("trial")
     }
 
-    /// A page that redirects to the dashboard's page of this process.
+    /// A page that redirects to this process's dashboard.
     pub fn door(&self, process: u32) -> PathBuf {
         self.file(&format!("dashboard-{process}.html"))
     }
@@ -154,7 +154,7 @@ impl Folder {
         self.file("route")
     }
 
-    /// The socket at which a parked driver asks when it is told how its parts ended. Each has a number of its own.
+    /// The socket at which a parked driver asks how its parts ended. Each has a number of its own.
     pub fn answering(&self, number: u64) -> PathBuf {
         self.file(&format!("desk{number}"))
     }

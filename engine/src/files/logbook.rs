@@ -12,7 +12,7 @@ pub fn write(out: &mut impl Write, record: &Record<'_>) -> io::Result<()> {
 /// Uses libc, which knows the time zone. A crate for it takes longer to compile than our own code.
 fn now() -> String {
     let mut text = [0u8; 32];
-    // SAFETY: libc writes within the buffers that it is given; strftime ends what it writes with a zero.
+    // SAFETY: libc writes only within the given buffers, and strftime writes a final zero.
     unsafe {
         let time = libc::time(std::ptr::null_mut());
         let mut parts: libc::tm = std::mem::zeroed();

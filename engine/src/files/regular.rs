@@ -4,7 +4,7 @@
 //! Anything else is an error that names the file. If a file of the store was wanted, that is a miss.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -90,6 +90,26 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| other("not UTF-8"))
 }
 
+/// Makes a file for this user alone. It must not exist.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(OPEN).open(path)?;
+    file.write_all(bytes)
+}
+
+/// Replaces a file in one step. `fresh` is a path beside it for the new content.
+pub fn replace(path: &Path, fresh: &Path, bytes: &[u8]) -> io::Result<()> {
+    let written = create(fresh, bytes).and_then(|()| fs::rename(fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(fresh);
+    }
+    written
+}
+
+/// Whether an error says that there is no such file.
+pub fn is_absent(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
+}
+
 fn checked(file: File) -> io::Result<File> {
     let found = file.metadata()?;
     if !found.is_file() {
@@ -119,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_ours_is_an_error_at_once() {
+    fn other_kinds_of_files_are_errors_without_blocking() {
         let folder = folder("others");
         let [fifo, socket, link, file] = ["fifo", "socket", "link", "file"].map(|name| folder.join(name));
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();

@@ -1,8 +1,8 @@
-//! By which name an HTTP port of ours is asked, and whether a page from elsewhere asks it.
+//! Checks by which name an HTTP port of ours was asked, and whether a page of another site asks.
 //!
-//! Pure. A browser sends requests for any page that is open in it, also to ports of this machine and of the local network. It
-//! tells us so in `Origin` and `Sec-Fetch-Site`. A page whose own name was made to lead here (DNS rebinding) counts as ours
-//! for the browser, but then `Host` has that name.
+//! Pure. A browser sends requests for any page that is open in it, even to ports of this machine and of the local
+//! network. It tells us in `Origin` and `Sec-Fetch-Site`. A page whose own name resolves to us (DNS rebinding) counts
+//! as ours for the browser, but then `Host` has the page's name.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,23 +10,24 @@ use httparse::Request;
 
 use super::Refused;
 
-/// The longest name of a host.
+/// The longest host name.
 const LONGEST: usize = 253;
 
-/// The names and addresses by which a port may be asked. Those of loopback are always among them.
+/// The names and addresses by which a port may be asked. Loopback addresses are always allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    /// It listens on every address of the machine, which may have others outside of a container or a network.
+    /// It listens on every address of the machine. Outside of a container or a network the machine may have further
+    /// addresses.
     takes_any_address: bool,
     addresses: Vec<IpAddr>,
     names: Vec<String>,
 }
 
-/// What a page from elsewhere may do.
+/// What a page of another site may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
     Nothing,
-    /// Lead a whole tab here, as a link does: it sees nothing of what is shown there.
+    /// Open our page in a tab, as a link does. The other page sees nothing of it.
     Leads,
 }
 
@@ -35,7 +36,7 @@ const OTHER_HOST: Refused = Refused(421, "it is asked by a name that is not its 
 const OTHER_PAGE: Refused = Refused(403, "pages from elsewhere may not ask");
 
 impl Names {
-    /// Of a port that listens on these addresses, and that is known by these names beside them.
+    /// For a port that listens on these addresses, and has these names besides.
     pub fn new(listens: impl IntoIterator<Item = IpAddr>, given: &[String]) -> Names {
         let mut names = Names::default();
         for address in listens {
@@ -51,7 +52,7 @@ impl Names {
         names
     }
 
-    /// Whether a request may be answered at all. Its token is not looked at.
+    /// Whether a request may be answered. The token is checked elsewhere.
     pub fn check(&self, request: &Request<'_, '_>, elsewhere: Elsewhere) -> Result<(), Refused> {
         let only = |name: &str| {
             let mut all = request
@@ -62,7 +63,7 @@ impl Names {
         };
         let host = match only("host") {
             (_, true) => return Err(NO_HOST),
-            // Browsers and proxies do not speak HTTP/1.0 without a Host.
+            // Browsers and proxies do not send HTTP/1.0 without a Host.
             (None, _) if request.version == Some(0) => None,
             (None, _) => return Err(NO_HOST),
             (Some(host), _) => Some(host),
@@ -90,7 +91,7 @@ impl Names {
         }
     }
 
-    /// Whether this, with or without a port, names the port. Which port is said does not matter: a tunnel may have another.
+    /// Whether this is a name of the port. The port number may differ: a tunnel may have another.
     fn has(&self, authority: &[u8]) -> bool {
         let Some(host) = host_of(authority) else { return false };
         match address(host) {
@@ -102,7 +103,7 @@ impl Names {
     }
 }
 
-/// What the option `--host` was given.
+/// Parses the value of `--host`.
 pub fn host(text: &str) -> Result<String, &'static str> {
     match is_name(text) {
         true => Ok(text.to_owned()),
@@ -123,22 +124,22 @@ fn address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// What is before the port.
+/// The part before the port.
 fn host_of(authority: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(authority).ok()?;
     let is_port = |port: &str| !port.is_empty() && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
     let host = match text.rsplit_once(':') {
-        // The last colon of an address in brackets.
+        // The last colon belongs to an IPv6 address in brackets.
         Some((_, rest)) if rest.ends_with(']') => text,
         Some((host, port)) => is_port(port).then_some(host)?,
         None => text,
     };
-    // An address of IPv6 has brackets here.
+    // An IPv6 address needs brackets here.
     let is_bracketed = host.starts_with('[') || !host.contains(':');
     (is_bracketed && is_name(host)).then_some(host)
 }
 
-/// Of a target in the form that is meant for proxies.
+/// The host of a target in the form for proxies.
 fn authority_of(target: &str) -> Option<&[u8]> {
     after_scheme(target.as_bytes()).map(|rest| {
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));

@@ -1,6 +1,6 @@
 //! The head of an HTTP/1 request.
 //!
-//! Pure. What could be read in two ways (two lengths, a length beside chunks, folded lines) is refused.
+//! Pure. A head that can be read in two ways (two lengths, a length beside chunks, folded lines) is refused.
 
 use base64::prelude::{Engine, BASE64_STANDARD};
 use httparse::{Request, Status};
@@ -8,7 +8,7 @@ use httparse::{Request, Status};
 use super::asker::{Elsewhere, Names};
 use super::Refused;
 
-/// The longest head: it has the token, before which nothing is known of a peer.
+/// The longest head. It contains the token, so its sender is not known yet.
 pub const CAP: usize = 8 << 10;
 const HEADERS: usize = 64;
 const LONGEST_PATH: usize = 1024;
@@ -24,43 +24,42 @@ pub enum Method {
     MkCol,
 }
 
-/// How the end of a body is told.
+/// How a request says where its body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     Length(u64),
     Chunks,
 }
 
-/// What one of our ports takes.
+/// What a port accepts.
 #[derive(Debug)]
 pub struct Port {
-    /// As they are written.
+    /// The methods, as they are written.
     pub methods: &'static [(&'static str, Method)],
-    /// What a client is told that asks with another method.
+    /// The reply to other methods.
     pub other_methods: &'static str,
-    /// What pages from elsewhere may do.
     pub elsewhere: Elsewhere,
-    /// A token comes in the head. Where it does not, `Authorization` is left to proxies.
+    /// The head may have a token. If not, `Authorization` is left to proxies.
     pub has_logins: bool,
-    /// A target may begin with a scheme and a host, as it does for proxies.
+    /// A target may begin with a scheme and a host, as for proxies.
     pub takes_hosts: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub method: Method,
-    /// Without what follows a question mark.
+    /// Without the query.
     pub path: String,
     pub framing: Framing,
     pub expects: bool,
     pub keeps_alive: bool,
-    /// Such clients have to be told that the connection stays.
+    /// HTTP/1.0: such clients must be told that the connection stays open.
     pub is_old: bool,
-    /// The token that came along, as it is.
+    /// The token, not checked yet.
     pub token: Vec<u8>,
 }
 
-/// All that any port knows.
+/// All methods that are known.
 pub const METHODS: [(&str, Method); 7] = [
     ("GET", Method::Get),
     ("HEAD", Method::Head),
@@ -71,8 +70,8 @@ pub const METHODS: [(&str, Method); 7] = [
     ("MKCOL", Method::MkCol),
 ];
 
-/// The head that the input begins with, and its length; `None` if it has not come whole. Only by these names is it taken.
-/// After a refusal nothing more of the connection is understood.
+/// Parses the head at the beginning of the input, and returns it with its length. `None` if it is not complete. After a
+/// refusal the rest of the connection cannot be understood.
 pub fn parse(input: &[u8], names: &Names, port: &Port) -> Result<Option<(Head, usize)>, Refused> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = Request::new(&mut headers);
@@ -135,7 +134,7 @@ pub fn parse(input: &[u8], names: &Names, port: &Port) -> Result<Option<(Head, u
     Ok(Some((head, length)))
 }
 
-/// Of a target: only what names something here.
+/// The path of a target, if it is one that can exist here.
 fn path(target: &str, method: Method, port: &Port) -> Result<String, Refused> {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let path = match path.strip_prefix("http://").or_else(|| path.strip_prefix("https://")) {
@@ -160,7 +159,7 @@ fn number(text: &[u8]) -> Option<u64> {
     digits.parse().ok().filter(|_| is_number)
 }
 
-/// `Bearer TOKEN`, or `Basic` of any name with the token as its password.
+/// The token of `Bearer TOKEN`, or the password of `Basic`.
 fn token(value: &[u8]) -> Option<Vec<u8>> {
     let (scheme, rest) = value.split_at_checked(value.iter().position(|byte| *byte == b' ')?)?;
     let rest = rest.trim_ascii();
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn an_ambiguous_head_is_refused() {
         for (lines, status) in [
             ("Content-Length: 1\r\nContent-Length: 2\r\n", 400),
             ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", 400),

@@ -1,6 +1,6 @@
-//! HTTP/1 as both our ports speak it, that of a team's server and that of the dashboard: heads of requests and of answers.
+//! HTTP/1 for our two ports, the team server and the dashboard: heads of requests and replies.
 //!
-//! Pure. It knows nothing of what is served, nor of who may have it.
+//! Pure. Does not know what is served, nor who may have it.
 
 pub mod asker;
 pub mod head;

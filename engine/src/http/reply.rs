@@ -1,12 +1,12 @@
-//! Heads of answers in HTTP/1.1.
+//! Heads of replies in HTTP/1.1.
 
 use std::io::Write;
 
-/// What an answer says of its connection.
+/// What a reply says about its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Staying {
     Quietly,
-    /// To clients that expect the end.
+    /// The connection stays open, and the reply says so: HTTP/1.0 clients expect the end.
     Aloud,
     Not,
 }
@@ -35,10 +35,9 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Everything but the body, of which it tells type and length; a body without a length ends with its connection. `more` are
-/// whole lines.
+/// Writes all but the body. A body without a length ends with its connection. `more` has further header lines.
 pub fn head(out: &mut Vec<u8>, status: u16, kind: &str, length: Option<u64>, more: &str, staying: Staying) {
-    // Into memory: it cannot fail.
+    // Writing to memory cannot fail.
     let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason(status));
     if let Some(length) = length.filter(|_| status != 204) {
         let _ = write!(out, "Content-Length: {length}\r\n");

@@ -13,6 +13,7 @@ pub mod pins;
 pub mod place;
 pub mod processes;
 pub mod prompt;
+pub mod readable;
 pub mod roster;
 pub mod service;
 pub mod spawn;

@@ -1,6 +1,7 @@
-//! What became of a request for an output, and why: as JSON for programs, on disk and between processes, and as text.
+//! What happened to the request for an output, and why. JSON on disk, between processes and for programs; text for
+//! users.
 //!
-//! Pure: who remembers requests, and for how long, is the engine's matter.
+//! Pure. The engine decides which requests are remembered, and for how long.
 
 use std::fmt::Write;
 
@@ -10,34 +11,34 @@ use super::question::number;
 use super::statistics::{date, printable};
 use crate::wire::{Known, Unkept, UnstoredReason};
 
-/// More is only counted.
+/// Further reasons are only counted.
 pub const MOST_REASONS: usize = 10;
-/// Of a command line, what is told beside others.
+/// Limits for command lines that are shown in a list.
 const ARGUMENTS: usize = 32;
 const BYTES: usize = 256;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// Absolute.
+    /// An absolute path.
     pub output: String,
     /// Seconds since 1970.
     pub at: u64,
     pub known: Known,
-    /// What has changed, or why it was not asked for: the most important first.
+    /// What has changed, or why the cache was not asked. The most important reason comes first.
     pub why: Vec<String>,
-    /// So many reasons more.
+    /// The number of further reasons.
     pub more: u64,
-    /// Why nothing was stored of a miss.
+    /// Why the result of a miss was not stored.
     pub unstored: Option<Unkept>,
     pub folder: String,
-    /// The command line; empty if it was too long to be kept.
+    /// The command line. Empty if it was too long to keep.
     pub argv: Vec<String>,
-    /// What entries of this command are found by.
+    /// The key of this command's entries.
     pub key: String,
 }
 
 impl Explanation {
-    /// Nothing was stored, since an input had changed while it ran, or right before.
+    /// The result was not stored because an input had changed while the command ran, or just before.
     pub fn came_too_early(&self) -> bool {
         self.unstored.as_ref().is_some_and(Unkept::came_too_early)
     }
@@ -51,7 +52,7 @@ impl Explanation {
         })
     }
 
-    /// The same as one of several, with the beginning of its command line.
+    /// The JSON for a list: with a short command line.
     pub fn brief(&self) -> Value {
         let begin = |text: &String| text.chars().take(BYTES).collect::<String>();
         let mut brief = self.json();
@@ -77,7 +78,7 @@ impl Explanation {
             more: number(value, "more")?,
             unstored: match value["not_stored"].as_str() {
                 None => None,
-                // Earlier engines did not tell of which kind it was: that is forgotten.
+                // Earlier engines did not store this number. Such an explanation is dropped.
                 Some(words) => {
                     let why = UnstoredReason::named(&text("not_stored_as")?);
                     Some(Unkept::new(why.ok_or("not_stored_as is no reason")?, words))
@@ -109,13 +110,13 @@ impl Explanation {
         text
     }
 
-    /// The same with the time, as one of several.
+    /// The same with the time, for a list.
     pub fn show_dated(&self) -> String {
         format!("{}  {}", date(self.at), self.show())
     }
 }
 
-/// In which words a command line differs from the one before it.
+/// The words in which a command line differs from the one before it.
 pub fn compare(before: &[&str], now: &[&str]) -> Vec<String> {
     let mut gone: Vec<_> = before.to_vec();
     let mut new = Vec::new();
@@ -140,7 +141,7 @@ pub fn compare(before: &[&str], now: &[&str]) -> Vec<String> {
     words
 }
 
-/// Arguments that begin alike say the same thing differently.
+/// Words with the same first two letters count as the same option with another value.
 fn begin(word: &str) -> &str {
     let end = word.char_indices().nth(2).map_or(word.len(), |(at, _)| at);
     &word[..end]
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_back_what_was_told() {
+    fn json_is_read_as_it_was_written() {
         assert_eq!(Explanation::from_json(&some().json()), Ok(some()));
         assert_eq!(some().json()["came_too_early"], true);
         assert!(Explanation::from_json(&json!({"output": "/p/x.o"})).is_err());

@@ -1,13 +1,13 @@
-//! How command lines are told: help, and mistakes in one line that names the word and what is wrong with it.
+//! Command lines: help, and mistakes in one line that names the word and what is wrong with it.
 
 use std::error::Error;
 
 use clap::error::{ContextKind, ErrorKind};
 
-/// Help of a command that is described at the top; what the list of commands says of it is left out.
+/// Template for the help of a command that is described at the top, so its line in the list of commands is left out.
 pub const WITHOUT_ABOUT: &str = "{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
-/// What `clap` found, in our words. It says more, in several lines.
+/// The error of `clap` in one line of our words. The original has several lines.
 pub fn describe(error: &clap::Error) -> String {
     let said = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let option = said(ContextKind::InvalidArg);

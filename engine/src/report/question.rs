@@ -1,6 +1,6 @@
-//! What can be asked of the engine about its store, and what it answers; both travel as JSON in a `cache` and a `report`.
+//! Questions to the engine about its store, and the answers. Both travel as JSON, in a `cache` and a `report` frame.
 //!
-//! A question names the store that is meant: an engine that keeps another one says so, and touches nothing.
+//! A question names its store. An engine that keeps another store refuses, and changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -19,22 +19,21 @@ pub struct Question {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     Statistics,
-    /// Counts begin anew.
+    /// Starts the counts anew.
     Zero,
-    /// Removes all entries.
     Clear,
-    /// Removes what nobody used for so many seconds.
+    /// Removes entries that were not used for this many seconds.
     Evict {
         seconds: u64,
     },
-    /// Brings the store within its limits, and removes what nothing refers to.
+    /// Brings the store within its limits, and removes blobs without an entry.
     CleanUp,
-    /// A setting of the engine's is another now.
+    /// Tells the engine the new value of a setting.
     Set {
         name: String,
         value: String,
     },
-    /// Why the last request for this output hit or missed; without one, of the last few.
+    /// Asks why the last request for this output hit or missed. Without an output, asks about the last few requests.
     Explain {
         output: Option<String>,
     },
@@ -92,15 +91,14 @@ impl Question {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Statistics(Box<Statistics>),
-    /// So many entries and bytes are gone.
     Removed {
         entries: u64,
         bytes: u64,
     },
     Done,
-    /// Of each output that was meant and is known.
+    /// One for each output that is known.
     Explanations(Vec<Explanation>),
-    /// Why not, and what to do.
+    /// The reason, and what to do.
     Refusal(String),
 }
 
@@ -152,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_understood_as_it_was_meant() {
+    fn a_question_is_decoded_as_it_was_encoded() {
         let text = || "max_size".to_owned();
         for request in [
             Request::Statistics,
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_an_error() {
+    fn an_invalid_question_is_an_error() {
         for text in [
             "",
             "{",
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_understood_as_it_was_meant() {
+    fn an_answer_is_decoded_as_it_was_encoded() {
         for answer in [
             Answer::Statistics(Box::default()),
             Answer::Removed { entries: 1, bytes: 2 },

@@ -1,4 +1,4 @@
-//! What stores that machines share gave, and how they do: a part of the statistics.
+//! Statistics of shared stores: their hits, errors and uploads, and the state of each.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,20 +7,20 @@ use crate::bytes::quantity::show_size;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
-    /// Hits that were not in the store before.
+    /// Hits that were not in the local store.
     pub hits: u64,
     pub misses: u64,
-    /// By what went wrong, and where.
+    /// Errors, by what went wrong and where.
     pub errors: Reasons,
-    /// By why what was there was not taken.
+    /// Entries that were not accepted, by reason.
     pub refused: Reasons,
     pub uploads: u64,
-    /// By why nothing was uploaded.
+    /// Results that were not uploaded, by reason.
     #[serde(rename = "uploads_dropped")]
     pub dropped: Reasons,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// In the order in which they are asked.
+    /// The stores, in the order in which they are asked.
     pub tiers: Vec<Tier>,
 }
 
@@ -28,20 +28,20 @@ pub struct Remote {
 pub struct Tier {
     /// Its address.
     pub name: String,
-    /// It is asked, as opposed to left alone for a while.
+    /// False while it is left alone after an error.
     #[serde(rename = "asked")]
     pub is_asked: bool,
-    /// How it does, in words.
+    /// Its state, in words.
     pub state: String,
 }
 
 impl Remote {
-    /// Whether there is anything to tell.
+    /// Whether any shared store is in use.
     pub fn is_of_use(&self) -> bool {
         *self != Remote::default()
     }
 
-    /// In one line.
+    /// All in one line.
     pub fn describe(&self) -> String {
         let (errors, dropped) = (sum(&self.errors), sum(&self.dropped));
         let tiers: String = self
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_back_what_was_told() {
+    fn json_is_read_as_it_was_written() {
         let told = serde_json::to_value(some()).unwrap();
         assert_eq!(Remote::deserialize(&told).ok(), Some(some()));
         assert!(Remote::deserialize(serde_json::Value::Null).is_err());

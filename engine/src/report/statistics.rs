@@ -1,6 +1,6 @@
-//! What the cache did, counted by reason; as JSON for programs and as text for people.
+//! What the cache did, counted by reason. JSON for programs and a table for users.
 //!
-//! Pure: who counts and where the counts are kept is the engine's matter.
+//! Pure. The engine counts and keeps the counts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,35 +11,35 @@ use serde_json::Value;
 use super::remote::Remote;
 use crate::bytes::quantity::show_size;
 
-/// Reasons in words, and how often.
+/// Counts by reason.
 pub type Reasons = BTreeMap<String, u64>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Counts began then, in seconds since 1970.
+    /// When the counts began, in seconds since 1970.
     pub since: u64,
     pub hits: u64,
     /// Commands that could have been hits, by what was new or had changed.
     pub misses: Reasons,
-    /// Commands that the cache does not answer, by why not.
+    /// Commands that cannot be cached, by reason.
     pub uncached: Reasons,
-    /// Misses of which nothing was stored, by why not.
+    /// Misses whose result was not stored, by reason.
     #[serde(rename = "not_stored")]
     pub unstored: Reasons,
-    /// Hits that were compiled again to be compared.
+    /// Hits that were compiled again and compared.
     pub audited: u64,
-    /// Of these, the ones that were different.
+    /// Audited hits whose result was different.
     pub different: u64,
-    /// Hits that should have been compiled again and were not, by why not.
+    /// Hits that were to be compiled again and were not, by reason.
     #[serde(rename = "not_audited")]
     pub unaudited: Reasons,
-    /// Hits that will be compiled again when there is time.
+    /// Hits that wait to be compiled again.
     pub audits_waiting: u64,
-    /// The last of those that were different, in words.
+    /// Descriptions of the last differences.
     pub differences: Vec<String>,
     pub entries: u64,
     pub bytes: u64,
-    /// 0 is no limit.
+    /// 0 means no limit.
     pub limit: u64,
     pub remote: Remote,
 }
@@ -53,7 +53,7 @@ impl Statistics {
         Statistics::deserialize(value).map_err(|error| error.to_string())
     }
 
-    /// The table; `is_verbose` with every reason.
+    /// The table. With `is_verbose`, it has every reason.
     pub fn show(&self, is_verbose: bool) -> String {
         let (misses, uncached, unstored) = (sum(&self.misses), sum(&self.uncached), sum(&self.unstored));
         let cacheable = self.hits.saturating_add(misses);
@@ -99,7 +99,7 @@ impl Statistics {
         }
     }
 
-    /// What came of audits.
+    /// The table for `--audit-report`.
     pub fn show_audit_report(&self) -> String {
         let mut table = Table::default();
         self.show_audits(&mut table, true);
@@ -134,7 +134,7 @@ impl Statistics {
     }
 }
 
-/// Names of files are anyone's.
+/// File names may contain anything. Control characters must not reach the terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
@@ -167,7 +167,7 @@ impl Table {
         self.line(name, &format!("{part:>8} / {whole:>8} ({share})"));
     }
 
-    /// The most frequent first.
+    /// The most frequent reason comes first.
     pub(super) fn reasons(&mut self, reasons: Option<&Reasons>, whole: u64) {
         let mut all: Vec<_> = reasons.into_iter().flatten().collect();
         all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
@@ -183,10 +183,11 @@ impl Table {
     }
 }
 
-/// Day and time of the day in UTC, from seconds since 1970.
+/// Date and time in UTC, from seconds since 1970.
 pub(super) fn date(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the leap day is the last: 719468 days before 1970 one of 400 years began.
+    // Years begin in March here, so that the leap day is the last day. A period of 400 years began 719468 days before
+    // 1970.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -253,7 +254,7 @@ Counted since:          2000-02-29 12:34 UTC
     }
 
     #[test]
-    fn a_report_of_audits_names_what_was_different() {
+    fn a_report_of_audits_names_the_differences() {
         let mut some = some();
         (some.audited, some.different, some.audits_waiting) = (9, 1, 2);
         some.unaudited = [("it was interrupted".to_owned(), 3)].into();
@@ -282,7 +283,7 @@ Audited hits:                  9
     }
 
     #[test]
-    fn programs_get_back_what_was_counted() {
+    fn json_is_read_as_it_was_written() {
         let some = some();
         assert_eq!(Statistics::from_json(&some.json()), Ok(some.clone()));
         for field in some.json().as_object().unwrap().keys() {

@@ -1,31 +1,45 @@
-//! What the engine tells of itself: as JSON for programs, and that JSON as text for people.
+//! The engine's status: as JSON for programs, and that JSON as text for users.
 
 use std::fmt::Write;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{json, Value};
 
 use super::statistics::Statistics;
 use crate::wire::{Outcome, Verdict, Why};
 
 /// Counts since the engine started.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub struct Totals {
     pub sessions: u64,
     pub connections: u64,
     pub malformed: u64,
+    #[serde(serialize_with = "by_reason")]
     refused: [u64; Why::ALL.len()],
     succeeded: u64,
     failed: u64,
     not_started: u64,
     timed_out: u64,
     cancelled: u64,
+    #[serde(rename = "user_s", serialize_with = "in_seconds")]
     user: u64,
+    #[serde(rename = "system_s", serialize_with = "in_seconds")]
     system: u64,
+    #[serde(rename = "wall_s", serialize_with = "in_seconds")]
     wall: u64,
+    #[serde(rename = "queued_s", serialize_with = "in_seconds")]
     queued: u64,
+    #[serde(rename = "peak_kib")]
     peak: u64,
+}
+
+fn by_reason<S: Serializer>(refused: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(Why::ALL.iter().map(|why| why.name()).zip(refused))
+}
+
+fn in_seconds<S: Serializer>(micros: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(*micros as f64 / 1e6)
 }
 
 impl Totals {
@@ -48,37 +62,13 @@ impl Totals {
     pub fn refuse(&mut self, why: Why) {
         self.refused[why as usize - 1] += 1;
     }
-
-    fn json(&self) -> Value {
-        let refused = Why::ALL.map(|why| (why.name(), self.refused[why as usize - 1]));
-        let refused: serde_json::Map<_, _> = refused
-            .into_iter()
-            .map(|(name, n)| (name.to_owned(), n.into()))
-            .collect();
-        json!({
-            "sessions": self.sessions,
-            "connections": self.connections,
-            "malformed": self.malformed,
-            "refused": refused,
-            "succeeded": self.succeeded,
-            "failed": self.failed,
-            "not_started": self.not_started,
-            "timed_out": self.timed_out,
-            "cancelled": self.cancelled,
-            "user_s": seconds(self.user),
-            "system_s": seconds(self.system),
-            "wall_s": seconds(self.wall),
-            "queued_s": seconds(self.queued),
-            "peak_kib": self.peak,
-        })
-    }
 }
 
-/// What became of a session's commands so far.
+/// Counts of a session's commands.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Counts {
     pub hits: u64,
-    /// Whether they ran or were hits.
+    /// Commands that ran or were hits.
     pub succeeded: u64,
     pub failed: u64,
 }
@@ -92,10 +82,10 @@ impl Counts {
     }
 }
 
-/// A session as it is shown.
+/// A session in a report.
 #[derive(Serialize)]
 pub struct SessionLine {
-    /// Tells it from other sessions, and its commands from theirs.
+    /// Tells the session from others, and is in its commands' lines.
     pub id: String,
     pub name: String,
     pub pid: u32,
@@ -107,30 +97,30 @@ pub struct SessionLine {
     pub waiting: usize,
     pub connections: usize,
     pub own_slots: bool,
-    /// What it wants of its neighbours, and whether it waits for them.
+    /// Its limits beside other builds, and what it waits for.
     #[serde(rename = "neighbor")]
     pub neighbour: Value,
 }
 
-/// A running command as it is shown.
+/// A running command in a report.
 #[derive(Serialize)]
 pub struct CommandLine {
-    /// No other command of this engine has it.
+    /// Unique in this engine.
     pub id: u64,
-    /// Zero between two parts of it.
+    /// Zero between two parts.
     pub pid: i32,
-    /// As its session's `id`.
+    /// The session's `id`.
     pub session: String,
     pub folder: String,
     pub argv: Vec<String>,
     pub seconds: f64,
-    /// What the cache knew of it, where it was asked.
+    /// Hit, miss or uncached, if the cache was asked.
     pub known: Option<&'static str>,
-    /// Why it did not know more.
+    /// The reason for a miss, or for not being cached.
     pub why: Option<String>,
 }
 
-/// What the server gathers for a report.
+/// What the server collects for a report.
 pub struct Snapshot<'a> {
     pub pid: u32,
     pub engine: &'a str,
@@ -150,7 +140,7 @@ pub struct Snapshot<'a> {
     pub totals: &'a Totals,
     pub parking: Value,
     pub brake: Value,
-    /// Null where no store is open.
+    /// Null if no store is open.
     pub cache: Value,
 }
 
@@ -169,7 +159,7 @@ impl Snapshot<'_> {
             "commands": self.commands,
             "connections": self.connections,
             "memory_kib": self.memory,
-            "totals": self.totals.json(),
+            "totals": self.totals,
             "parking": self.parking,
             "brake": self.brake,
             "cache": self.cache,
@@ -177,11 +167,7 @@ impl Snapshot<'_> {
     }
 }
 
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
-}
-
-/// A report for people.
+/// The text of a report for users.
 pub fn show(report: &Value) -> String {
     let mut text = String::new();
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -295,7 +281,7 @@ pub fn show(report: &Value) -> String {
     text
 }
 
-/// What the cache did, in five lines at most; all of it is told by `wafcc --show-stats`.
+/// At most five lines about the cache. `wafcc --show-stats` shows all.
 fn show_cache(cache: &Value, line: &mut impl FnMut(&str, String)) {
     let Ok(statistics) = Statistics::from_json(&cache["statistics"]) else {
         return line("cache", "not asked so far".to_owned());
@@ -317,10 +303,10 @@ fn show_cache(cache: &Value, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// So many programs are shown to people.
+/// The most programs that are shown to users.
 const PROGRAMS: usize = 30;
 
-/// What is parked and what is not, with reasons.
+/// Programs that are parked or not, with reasons.
 fn show_parking(parking: &Value, line: &mut impl FnMut(&str, String)) {
     let string = |value: &Value| printable(value.as_str().unwrap_or("?"));
     let number = |value: &Value| value.as_u64().unwrap_or(0);
@@ -348,7 +334,7 @@ fn show_parking(parking: &Value, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Names and arguments are anyone's; what they hold must not act on the terminal, nor look like lines of ours.
+/// Names and arguments may contain anything. They must not control the terminal, nor look like lines of ours.
 fn printable(text: &str) -> String {
     let escape = |c: char| {
         if c.is_control() {
@@ -374,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_see_what_programs_see() {
+    fn the_text_has_the_facts_of_the_json() {
         let mut totals = Totals::default();
         totals.refuse(Why::Place);
         let snapshot = Snapshot {

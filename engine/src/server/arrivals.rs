@@ -1,4 +1,4 @@
-//! Clients come, clients go, and in the end the engine goes.
+//! Clients connect and leave, and in the end the engine leaves.
 
 use std::fs;
 use std::io;
@@ -12,24 +12,25 @@ use rustix::event::epoll;
 
 use super::command_flow::Event;
 use super::connection::{Connection, ConnectionKey};
+use super::own_process::identity;
 use super::slots::SessionId;
 use super::source::Source;
 use super::timers::Alarm;
-use super::{identity, Server};
+use super::Server;
 use crate::files::folder::Folder;
 use crate::trust::peer::peer_of;
 use crate::trust::token::Token;
 use crate::wire::{Reply, Verdict, Why};
 
 const GREETING_TIME: Duration = Duration::from_secs(5);
-const CONNECTIONS: usize = 4096;
-/// How long we take no connections when there are no descriptors for them.
-const BREATH: Duration = Duration::from_millis(100);
+const MAX_CONNECTIONS: usize = 4096;
+/// How long we accept no connections after running out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where clients come from.
+/// The sockets that accept clients.
 pub(super) struct Listeners {
     unix: Option<UnixListener>,
-    /// Our socket, as opposed to another engine's of the same name.
+    /// Identifies our socket: another engine may have made one of the same name.
     socket: Option<(u64, u64)>,
     tcp: Option<Tcp>,
 }
@@ -37,7 +38,7 @@ pub(super) struct Listeners {
 struct Tcp {
     listener: TcpListener,
     token: Token,
-    /// The token's file, as opposed to another engine's of the same name.
+    /// Identifies our token file, for the same reason.
     file: Option<(u64, u64)>,
     port: u16,
 }
@@ -55,7 +56,7 @@ impl Listeners {
         self.tcp.as_ref().map(|tcp| tcp.port)
     }
 
-    /// A client over TCP has shown our token.
+    /// Whether a client over TCP has sent our token.
     pub(super) fn admit(&self, token: &[u8]) -> bool {
         self.tcp.as_ref().is_some_and(|tcp| tcp.token.admits(token))
     }
@@ -70,9 +71,10 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes no more clients.
+    /// Accepts no more clients.
     fn close(&mut self, folder: &Folder) {
-        // First the name, so that the next client starts another engine; then those who came before that.
+        // Remove the name first, so that the next client starts another engine. Clients that came before are still
+        // served.
         let socket = folder.socket();
         if identity(&socket) == self.socket {
             let _ = fs::remove_file(socket);
@@ -85,11 +87,14 @@ impl Listeners {
     }
 }
 
-/// Since when there is neither a client nor a command.
+/// How long the engine stays.
 #[derive(Default)]
-pub(super) struct Idleness {
-    since: Option<Instant>,
-    is_watched: bool,
+pub(super) struct Lifetime {
+    /// Since when there is neither a client nor a command.
+    idle_since: Option<Instant>,
+    is_alarm_set: bool,
+    /// No new clients are accepted.
+    pub(super) is_leaving: bool,
 }
 
 impl Server {
@@ -115,27 +120,26 @@ impl Server {
                 Ok((stream, _)) => stream,
                 Err(error) => return self.accept_later(&error),
             };
-            // Without it frames only come later.
+            // Without this, small frames are delayed.
             let _ = stream.set_nodelay(true);
             self.admit(stream.into(), None);
         }
     }
 
-    /// Out of descriptors, the listeners would be ready again and again.
+    /// Without descriptors the listeners would stay ready, and the loop would spin. So they are not watched for a
+    /// while.
     fn accept_later(&mut self, error: &io::Error) {
         if error.kind() == io::ErrorKind::WouldBlock {
             return;
         }
         warn!("accept a connection: {error}");
         if self.listeners.each(|fd, _| epoll::delete(&self.epoll, fd)).is_ok() {
-            self.timers.set(Instant::now() + BREATH, Alarm::Accept);
+            self.timers.set(Instant::now() + ACCEPT_PAUSE, Alarm::Accept);
         }
     }
 
     pub(super) fn accept_again(&mut self) {
-        let input = epoll::EventFlags::IN;
-        let watch = |fd: BorrowedFd<'_>, source: Source| epoll::add(&self.epoll, fd, source.data(), input);
-        let watched = self.listeners.each(watch);
+        let watched = self.listeners.each(|fd, source| source.watch(&self.epoll, fd));
         if let Err(error) = watched {
             warn!("watch the listeners: {error}");
         }
@@ -143,15 +147,14 @@ impl Server {
 
     fn admit(&mut self, fd: OwnedFd, peer: Option<u32>) {
         let key = self.key();
-        let flags = epoll::EventFlags::IN;
-        if let Err(error) = epoll::add(&self.epoll, &fd, Source::Connection(key).data(), flags) {
+        if let Err(error) = Source::Connection(key).watch(&self.epoll, &fd) {
             warn!("watch a connection: {error}");
             return;
         }
         self.totals.connections += 1;
-        self.idleness.since = None;
+        self.lifetime.idle_since = None;
         let mut connection = Connection::new(fd, peer);
-        if self.connections.len() >= CONNECTIONS {
+        if self.connections.len() >= MAX_CONNECTIONS {
             self.totals.refuse(Why::Crowded);
             connection.reply(&Reply::Refused {
                 why: Why::Crowded,
@@ -164,23 +167,24 @@ impl Server {
         self.watch_greetings();
     }
 
-    /// One alarm for all that have not greeted: nearly every connection has, long before it.
+    /// One alarm serves all connections that have not greeted. Most greet long before it.
     fn watch_greetings(&mut self) {
-        if self.are_greetings_watched {
+        if self.connections.is_greeting_alarm_set {
             return;
         }
-        let waiting = self.connections.iter().filter(|(_, c)| !c.greeted);
-        if let Some(first) = waiting.map(|(_, c)| c.arrived).min() {
-            self.are_greetings_watched = true;
+        if let Some(first) = self.connections.ungreeted().map(|(_, arrived)| arrived).min() {
+            self.connections.is_greeting_alarm_set = true;
             self.timers.set(first + GREETING_TIME, Alarm::Greetings);
         }
     }
 
     pub(super) fn on_greetings_due(&mut self) {
-        self.are_greetings_watched = false;
-        let is_silent = |c: &Connection| !c.greeted && c.arrived.elapsed() >= GREETING_TIME;
-        let silent = self.connections.iter().filter(|(_, c)| is_silent(c));
-        let keys: Vec<_> = silent.map(|(key, _)| key).collect();
+        self.connections.is_greeting_alarm_set = false;
+        let late = self
+            .connections
+            .ungreeted()
+            .filter(|(_, arrived)| arrived.elapsed() >= GREETING_TIME);
+        let keys: Vec<_> = late.map(|(key, _)| key).collect();
         for key in keys {
             self.drop_connection(key, "no greeting in time");
         }
@@ -196,7 +200,7 @@ impl Server {
         let port = listener.local_addr()?.port();
         let token = Token::random()?;
         token.publish(&self.options.folder, port)?;
-        epoll::add(&self.epoll, &listener, Source::Tcp.data(), epoll::EventFlags::IN)?;
+        Source::Tcp.watch(&self.epoll, &listener)?;
         info!("listens on 127.0.0.1:{port} for clients with the token");
         let file = identity(&self.options.folder.token());
         self.listeners.tcp = Some(Tcp {
@@ -208,26 +212,26 @@ impl Server {
         Ok(port)
     }
 
-    /// Ends a connection and all that was asked for over it.
+    /// Ends a connection and the commands that were sent over it.
     pub(super) fn drop_connection(&mut self, key: ConnectionKey, why: &str) {
         let Some(connection) = self.connections.remove(key) else {
             return;
         };
         debug!("connection {key} ends: {why}");
-        let live: Vec<_> = connection.live.into_values().collect();
+        let commands: Vec<_> = connection.commands.into_values().collect();
         if let Some(client) = connection.client {
-            self.withdraw_waiting(&client.session, &live);
+            self.withdraw_waiting(&client.session, &commands);
             self.leave_session(&client.session);
         }
-        for command in connection.paused {
+        for command in connection.paused_commands {
             self.read_on(command);
         }
-        for command in live {
-            self.happens(command, Event::End(Verdict::Cancelled));
+        for command in commands {
+            self.on_event(command, Event::End(Verdict::Cancelled));
         }
-        // What it held may let others start, in another round if this one is at its end.
+        // Freed slots may let other commands start, in the next round if this one is at its end.
         self.connections.touch(key);
-        self.rest();
+        self.start_idle_clock();
     }
 
     fn leave_session(&mut self, id: &SessionId) {
@@ -237,34 +241,32 @@ impl Server {
         }
         self.slots.withdraw(id);
         self.forget_if_over(id);
-        self.stand_back();
+        self.update_autogroup();
     }
 
-    /// Begins to count the time that nobody needs us.
-    pub(super) fn rest(&mut self) {
-        if self.connections.is_empty() && self.commands.is_empty() && self.idleness.since.is_none() {
-            self.idleness.since = Some(Instant::now());
+    /// Starts the idle clock, if there are no clients and no commands.
+    pub(super) fn start_idle_clock(&mut self) {
+        if self.connections.is_empty() && self.commands.is_empty() && self.lifetime.idle_since.is_none() {
+            self.lifetime.idle_since = Some(Instant::now());
             self.watch_idleness();
         }
     }
 
-    /// One alarm at a time: we rest after each of thousands of short calls.
+    /// Sets at most one alarm: thousands of short calls end one after the other.
     fn watch_idleness(&mut self) {
-        let at = self
-            .idleness
-            .since
-            .and_then(|since| since.checked_add(self.options.idle));
-        // Longer than the clock can tell is for ever.
-        if let Some(at) = at.filter(|_| !self.idleness.is_watched) {
-            self.idleness.is_watched = true;
+        let since = self.lifetime.idle_since;
+        let at = since.and_then(|since| since.checked_add(self.options.idle));
+        // A time beyond the clock's range never comes.
+        if let Some(at) = at.filter(|_| !self.lifetime.is_alarm_set) {
+            self.lifetime.is_alarm_set = true;
             self.timers.set(at, Alarm::Idle);
         }
     }
 
     pub(super) fn on_idle(&mut self) {
-        self.idleness.is_watched = false;
+        self.lifetime.is_alarm_set = false;
         let idle = self.options.idle;
-        if self.idleness.since.is_some_and(|since| since.elapsed() >= idle) {
+        if self.lifetime.idle_since.is_some_and(|since| since.elapsed() >= idle) {
             info!("nobody has come for {} s: leaving", idle.as_secs());
             self.leave();
         } else {
@@ -272,21 +274,20 @@ impl Server {
         }
     }
 
-    /// Takes no more clients; what runs may end.
+    /// Accepts no more clients. Commands that run may end.
     pub(super) fn leave(&mut self) {
-        if !self.leaving {
-            self.leaving = true;
+        if !std::mem::replace(&mut self.lifetime.is_leaving, true) {
             self.listeners.close(&self.options.folder);
         }
         self.connections.touch_all();
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.leaving && self.commands.is_empty() && self.connections.iter().all(|(_, c)| c.is_watching())
+        self.lifetime.is_leaving && self.commands.is_empty() && self.connections.iter().all(|(_, c)| c.waits_for_end())
     }
 
     pub(super) fn on_signal(&mut self) {
-        // SAFETY: the kernel writes one record to where we have one.
+        // SAFETY: the kernel writes one record into a buffer of that size.
         unsafe {
             let mut record: libc::signalfd_siginfo = std::mem::zeroed();
             let size = size_of_val(&record);

@@ -1,12 +1,12 @@
-//! Compiles hits again while the engine has nothing else to do: one at a time, as politely as the system allows, and none
-//! any more as soon as a real command is there.
+//! Compiles hits again while the engine is idle: one at a time, with the lowest priority. It is interrupted as soon as
+//! a real command arrives.
 //!
 //! ```text
-//! hit ─► queue ─► nothing to do for a while ─► run elsewhere ─► compared by the cache
-//!   ▲               └─► a command comes: killed, and back into the queue
+//! hit ─► queue ─► engine idle for a while ─► run elsewhere ─► compared by the cache
+//!          ▲               └─► a command arrives: killed, and back into the queue
 //! ```
 //!
-//! Has a thread of its own. It takes no slot, and nobody waits for it but a stopping engine, for as long as a kill takes.
+//! It has a thread of its own and takes no slot. Only an engine that stops waits for it, until the process is killed.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,65 +19,45 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use log::debug;
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::cache::audit::{Due, Ran, Unaudited, Verdict, PRINTS};
 use crate::cache::Cache;
 use crate::observe::trace::Place;
 use crate::process::context::{Adjustment, Context};
+use crate::process::readable::is_readable;
 use crate::process::roster::OwnPlace;
 use crate::process::spawn::{self, Child, Launch, Spawner};
 use crate::wire::Strings;
 
-/// Between two commands of a build there is less.
+/// Longer than the pauses between the commands of a build.
 const QUIET: Duration = Duration::from_secs(1);
-/// A compile that takes longer is not worth it.
+/// A compile that takes longer is given up.
 const LIMIT: Duration = Duration::from_secs(600);
-/// So often one is begun before it is given up.
+/// An audit is begun this often before it is given up.
 const ATTEMPTS: usize = 3;
-/// What waits at most, and in bytes.
 const MOST: usize = 256;
 const MOST_BYTES: usize = 16 << 20;
-/// The least, as `nice` and `ionice` count.
+/// The lowest priority for `nice` and `ionice`.
 const NICE: i32 = 19;
 const IDLE_CLASS: i32 = 3 << 13;
 
-/// What is to be done, with all that the command had when it was asked for.
+/// A hit to be compiled again, with the context that its command had.
 pub struct Audit {
     pub cache: Arc<Cache>,
     pub due: Box<Due>,
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Adjustment>,
-    attempts: usize,
-}
-
-impl Audit {
-    pub fn new(
-        cache: Arc<Cache>,
-        due: Box<Due>,
-        context: Arc<Context>,
-        adjustments: Arc<Vec<Adjustment>>,
-        control_group: Option<Adjustment>,
-    ) -> Audit {
-        Audit {
-            cache,
-            due,
-            context,
-            adjustments,
-            control_group,
-            attempts: 0,
-        }
-    }
+    pub attempts: usize,
 }
 
 struct State {
     queue: VecDeque<Audit>,
     is_busy: bool,
-    /// When the engine last had something to do.
+    /// When the engine last had a command.
     since: Instant,
-    /// The process group that runs; not yet reaped.
+    /// The process group that runs. It is not reaped yet.
     group: Option<i32>,
     is_interrupted: bool,
     is_stopped: bool,
@@ -86,14 +66,14 @@ struct State {
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// There is something to run, or runs: else nobody has to know what the engine does.
+    /// An audit waits or runs. If not, `set_busy` has nothing to do.
     is_wanted: AtomicBool,
 }
 
 pub struct Auditor {
     queue: Arc<Queue>,
     place: Option<OwnPlace>,
-    /// Started with the first audit: most engines have none.
+    /// Started with the first audit, since most engines have none.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -119,7 +99,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// The next audit, as soon as the engine has been idle for a while; `None` at the end.
+    /// The next audit, as soon as the engine has been idle for a while. `None` when the engine stops.
     fn next(&self) -> Option<Audit> {
         let mut state = self.state();
         loop {
@@ -139,7 +119,7 @@ impl Queue {
         }
     }
 
-    /// A process runs, unless it must not any more.
+    /// A process has started. It is killed at once if the audit was interrupted.
     fn begin(&self, pid: i32) {
         let mut state = self.state();
         state.group = Some(pid);
@@ -148,7 +128,7 @@ impl Queue {
         }
     }
 
-    /// A process has ended, and will be reaped; whether it was made to end.
+    /// A process has ended and will be reaped. Returns whether it was killed.
     fn end(&self) -> bool {
         let mut state = self.state();
         state.group = None;
@@ -173,7 +153,7 @@ fn kill(group: i32) {
 }
 
 impl Auditor {
-    /// `place` is where the guardian looks for what it has to kill.
+    /// `place` is where the guardian looks for processes to kill.
     pub fn new(place: Option<OwnPlace>) -> Auditor {
         let state = State {
             queue: VecDeque::new(),
@@ -207,8 +187,8 @@ impl Auditor {
         self.queue.push(audit);
     }
 
-    /// Whether the engine has commands, running or waiting: asked for in each round.
-    pub fn heed(&self, is_busy: bool) {
+    /// Says whether the engine has commands. Called in each round.
+    pub fn set_busy(&self, is_busy: bool) {
         if !self.queue.is_wanted.load(Ordering::Relaxed) {
             return;
         }
@@ -225,7 +205,7 @@ impl Auditor {
         }
     }
 
-    /// Nothing runs any more, and nothing will.
+    /// Kills the running audit and ends the thread.
     pub fn close(&mut self) {
         let mut state = self.queue.state();
         state.is_stopped = true;
@@ -261,7 +241,7 @@ fn work(queue: &Queue, own: Option<OwnPlace>) {
     }
 }
 
-/// A command that is run again: as it was, but for its rank.
+/// A command that is run again: as it was, but with the lowest priority.
 struct Launched<'a> {
     audit: &'a Audit,
     adjustments: Vec<Adjustment>,
@@ -269,7 +249,7 @@ struct Launched<'a> {
 
 impl Launched<'_> {
     fn of(audit: &Audit) -> Launched<'_> {
-        // A build's jobserver is for its own commands.
+        // The build's jobserver is only for the build's own commands.
         let keeps = |one: &&Adjustment| {
             !matches!(
                 one,
@@ -286,8 +266,8 @@ impl Launched<'_> {
             return Ran::Interrupted;
         }
         let streams = || -> io::Result<[File; 3]> {
-            let prints = PRINTS.map(|name| File::create(folder.join(name)));
-            let [stdout, stderr] = prints;
+            let output = PRINTS.map(|name| File::create(folder.join(name)));
+            let [stdout, stderr] = output;
             Ok([File::open("/dev/null")?, stdout?, stderr?])
         };
         let Ok(streams) = streams() else {
@@ -311,7 +291,7 @@ impl Launched<'_> {
         };
         queue.begin(child.pid);
         let is_over = wait(&child);
-        // Whoever it has left behind is in its group.
+        // Processes that the command has left behind are in its group.
         kill(child.pid);
         let is_interrupted = queue.end();
         own.iter().for_each(OwnPlace::strike);
@@ -324,27 +304,13 @@ impl Launched<'_> {
     }
 }
 
-/// For its end, or the end of its time.
+/// Waits for the end of the process. False if it takes too long.
 fn wait(child: &Child) -> bool {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        };
-        let mut end = [PollFd::new(&child.pidfd, PollFlags::IN)];
-        match poll(&mut end, Some(&left)) {
-            Ok(0) => return false,
-            Ok(_) => return true,
-            Err(rustix::io::Errno::INTR) => {}
-            // Killed then: nobody would see its end.
-            Err(error) => {
-                debug!("wait for process {}: {error}", child.pidfd.as_raw_fd());
-                return false;
-            }
-        }
-    }
+    is_readable(&child.pidfd, Instant::now() + LIMIT).unwrap_or_else(|error| {
+        // The caller kills the process: we could not see its end.
+        debug!("wait for process {}: {error}", child.pidfd.as_raw_fd());
+        false
+    })
 }
 
 #[cfg(test)]
@@ -352,17 +318,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_looked_at_unless_there_is_something_to_do() {
+    fn a_busy_engine_interrupts_audits_only_if_there_are_any() {
         let auditor = Auditor::new(None);
-        auditor.heed(true);
+        auditor.set_busy(true);
         assert!(!auditor.queue.state().is_busy);
         auditor.queue.is_wanted.store(true, Ordering::Relaxed);
-        auditor.heed(true);
+        auditor.set_busy(true);
         assert!(auditor.queue.state().is_busy && auditor.queue.is_interrupted());
     }
 
     #[test]
-    fn a_stopped_one_has_nothing_to_do() {
+    fn a_closed_auditor_has_no_next_audit() {
         let mut auditor = Auditor::new(None);
         auditor.close();
         assert!(auditor.queue.next().is_none());

@@ -1,4 +1,5 @@
-//! What the engine asks the cache: for its commands, before they get a slot, and for clients that ask about the store itself.
+//! Requests of the engine to the cache: commands to look up before they get a slot, and questions of clients about the
+//! store.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -14,9 +15,9 @@ use log::warn;
 use super::command::{Order, Supplies};
 use super::command_flow::Event;
 use super::connection::ConnectionKey;
-use super::requests::Broken;
-use super::silence::StoreWait;
+use super::requests::ConnectionError;
 use super::slots::CommandKey;
+use super::store_watch::StoreWait;
 use super::Server;
 use crate::cache::answer::{Answer, Question, Wishes};
 use crate::cache::cache_threads::{Done, Job, Jobs};
@@ -32,8 +33,8 @@ use crate::settings::{self, Key, Settings};
 use crate::tier;
 use crate::wire::{Caching, Reply, Stdio};
 
-/// Opens the store that our runtime folder is known for; else the one that is asked for, or that our own environment names. From then on
-/// the folder is known for it.
+/// Opens the store of our runtime folder. If it has none yet, the store that is asked for, or that our environment
+/// names, becomes its store.
 pub(super) fn open(home: &Folder, jobs: Arc<Jobs>, asked: Option<&Path>) -> Result<Cache, String> {
     let kept = place::kept_store(home);
     let settings = Settings::load_of(kept.as_deref().or(asked));
@@ -50,7 +51,7 @@ pub(super) fn open(home: &Folder, jobs: Arc<Jobs>, asked: Option<&Path>) -> Resu
     if kept.is_none() {
         let link = home.store();
         if let Err(error) = symlink(&folder, &link) {
-            // Clients of other stores come to us as well, and are not cached.
+            // Then clients of other stores use this engine as well, and their commands are not cached.
             warn!("link {} to the store: {error}", link.display());
         }
     }
@@ -74,7 +75,7 @@ pub(super) fn open(home: &Folder, jobs: Arc<Jobs>, asked: Option<&Path>) -> Resu
 }
 
 impl Server {
-    pub(super) fn on_caching(&mut self, key: ConnectionKey, caching: &Caching) -> Result<(), Broken> {
+    pub(super) fn on_caching(&mut self, key: ConnectionKey, caching: &Caching) -> Result<(), ConnectionError> {
         if let Some(client) = self.connections.client_mut(key) {
             client.wishes = Arc::new(Wishes {
                 read_only: caching.read_only,
@@ -89,7 +90,7 @@ impl Server {
         Ok(())
     }
 
-    /// Somebody asks about the store itself.
+    /// A client asks about the store itself.
     pub(super) fn on_question(&mut self, key: ConnectionKey, question: &[u8]) {
         match Wanted::decode(question) {
             Ok(wanted) => self.cache_threads.send(Job::Other {
@@ -106,14 +107,14 @@ impl Server {
         self.connections.touch(key);
     }
 
-    /// Asks whether a command is known. It gets no slot before the answer is there.
+    /// Looks a command up. It gets no slot before the answer.
     pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order, supplies: &Supplies) -> StoreWait {
         let input = input(order, supplies);
         let context = order.context.clone();
         let client = self.connections.client(order.connection);
         let wishes = client.map(|client| client.wishes.clone()).unwrap_or_default();
         let only_known = client.is_some_and(|client| client.only_known);
-        let wait = self.await_store();
+        let wait = self.begin_store_wait();
         self.ask(Question {
             who: key,
             argv: order.execute.argv.clone(),
@@ -135,9 +136,11 @@ impl Server {
         wait
     }
 
-    /// Asks a cache thread, unless this may be the only question of a quiet moment.
+    /// Asks a cache thread. If this may be the only question of a quiet moment, it is kept for `lead`.
     fn ask(&mut self, question: Question) {
-        let is_quiet = self.round.is_calm && !self.is_away.load(Ordering::Relaxed) && self.cache_threads.are_idle();
+        let is_quiet = self.round.is_calm
+            && !self.store_watch.is_leader_asking.load(Ordering::Relaxed)
+            && self.cache_threads.are_idle();
         match self.round.question.take() {
             None if is_quiet => self.round.question = Some(question),
             None => self.cache_threads.ask(question),
@@ -150,18 +153,17 @@ impl Server {
     }
 
     pub(super) fn on_answer(&mut self, key: CommandKey, answer: Answer) {
-        self.hear_of_store();
-        self.happens(key, Event::Answered(answer));
+        self.store_progressed();
+        self.on_event(key, Event::Answered(answer));
     }
 
-    /// Hears from the cache.
     pub(super) fn on_done(&mut self) {
         for done in self.cache_threads.hear() {
             match done {
                 Done::Answered { who, answer } => self.on_answer(who, answer),
                 Done::Kept { who, kept } => {
-                    self.hear_of_store();
-                    self.happens(who, Event::Stored(kept));
+                    self.store_progressed();
+                    self.on_event(who, Event::Stored(kept));
                 }
                 Done::Other { who, result } => {
                     let json = result.unwrap_or_else(|why| Report::Refusal(why).encode());
@@ -182,7 +184,7 @@ fn input(order: &Order, supplies: &Supplies) -> Input {
     }
 }
 
-/// What a program can know of where it runs without asking for anything that is noted.
+/// What a program can learn about its host without any access that is recorded.
 fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
     let host = rustix::system::uname();
     let parts = [host.nodename(), host.release(), host.version(), host.machine()];

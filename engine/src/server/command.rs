@@ -1,11 +1,7 @@
-//! The states of a command, from its request to its outcome. Each state is a type that owns what it needs, and the methods
-//! of a type do the input and output of that state without ever waiting.
+//! The states of a command, from its request to its outcome. Each state is a type that owns what it needs. Its methods
+//! do the input and output of that state, and never wait.
 //!
-//! ```text
-//! Asking ─► Waiting ─► Starting ─► Running ─► Storing ─► over
-//! ```
-//!
-//! Which event leads from one state to the next is in `command_flow`. This file knows no connections and no slots.
+//! `command_flow` says which event leads from one state to the next. This file knows no connections and no slots.
 
 use std::fs;
 use std::io;
@@ -18,27 +14,27 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use super::connection::ConnectionKey;
-use super::silence::StoreWait;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
-use super::starters::What;
+use super::starters::Work;
+use super::store_watch::StoreWait;
 use crate::cache::answer::Ticket;
 use crate::cache::cache_threads::{Job, Jobs};
 use crate::facts::diary::Telling;
 use crate::facts::status::Stamp;
 use crate::observe::trace::TraceRegion;
-use crate::park::{Ledger, NextParts};
+use crate::park::{Begun, Ledger, NextParts};
 use crate::process::context::{Adjustment, Context};
 use crate::process::spawn::{self, Child, Ended, NotStarted};
 use crate::process::terminal;
 use crate::wire::{Execute, Outcome, Size, Stdio, Step, Strings, Told, UnstoredReason, Verdict};
 
-/// Captured output above this goes to the client before the command ends.
-const HELD: usize = 256 << 10;
-/// The most output of a command that is stored.
-const PRINTED: usize = 8 << 20;
+/// Captured output above this size goes to the client before the command ends.
+const MAX_HELD: usize = 256 << 10;
+/// Output above this size is not stored, and neither is the result.
+const MAX_OUTPUT: usize = 8 << 20;
 
-/// What a command was asked for with.
+/// The request for a command, with what its client's process adds.
 pub struct Order {
     pub connection: ConnectionKey,
     pub session: SessionId,
@@ -47,23 +43,23 @@ pub struct Order {
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Arc<OwnedFd>>,
-    /// It has all that its client's commands are to be given.
-    pub is_equipped: bool,
+    /// The context of the client's process is in it. Before, only the umask is.
+    pub has_context: bool,
     pub pin: bool,
-    /// Its messages are for a terminal, if they go through us.
+    /// The size of the client's terminal, if it has one and the output goes through us.
     pub terminal: Option<Size>,
     pub arrived: Instant,
-    /// What it keeps in memory while it waits.
+    /// Bytes that it keeps in memory while it waits.
     pub size: usize,
 }
 
-/// What came with an order and is used up by starting.
+/// Input and descriptors of the request. The start uses them up.
 pub struct Supplies {
     pub input: Vec<u8>,
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// A captured stream: the end we read, and what was read and not sent.
+/// A captured stream: the end that we read, and output that was read and not sent.
 pub struct Capture {
     pub fd: OwnedFd,
     pub held: Vec<u8>,
@@ -76,15 +72,15 @@ pub struct Feed {
     given: usize,
 }
 
-/// What a command takes of the engine besides its slot.
+/// Resources of the engine that a running command holds besides its slot.
 #[derive(Default)]
-pub struct Holdings {
+pub struct Resources {
     pub processor: Option<usize>,
-    /// Its place among those that the guardian would kill.
+    /// Where the guardian finds the command's process.
     pub roster_entry: Option<usize>,
 }
 
-/// The cache is asked whether the command is known.
+/// The cache looks the command up.
 pub struct Asking {
     pub supplies: Supplies,
     pub wait: StoreWait,
@@ -93,52 +89,52 @@ pub struct Asking {
 /// The command is to run, and has no slot yet.
 pub struct Waiting {
     pub supplies: Supplies,
-    /// Absent if the cache was not asked.
-    pub case: Option<Box<Case>>,
+    /// Absent if the command was not looked up.
+    pub recording: Option<Box<Recording>>,
 }
 
-/// The command has a slot, and one of the starters is about to start it.
+/// The command has a slot, and a starter is about to start it.
 pub struct Starting {
     ours: [Option<OwnedFd>; 3],
     input: Vec<u8>,
-    /// It is to end as soon as it runs.
+    /// The command is to be ended as soon as it runs.
     pub is_cancelled: bool,
-    pub holdings: Holdings,
-    pub case: Option<Box<Case>>,
+    pub resources: Resources,
+    pub recording: Option<Box<Recording>>,
 }
 
-/// The command runs, or somebody still holds its pipes.
+/// The command runs, or another process still holds its pipes.
 pub struct Running {
     /// Zero between two parts.
     pub pid: i32,
     pub pidfd: OwnedFd,
     pub feed: Option<Feed>,
     pub captures: [Option<Capture>; 2],
-    /// Output that is complete but not yet sent, by stream.
-    pub rest: [Vec<u8>; 2],
+    /// The last output of each closed stream, not sent yet.
+    pub unsent: [Vec<u8>; 2],
     pub started: Instant,
-    /// In a parked program, or with its first part in one.
+    /// It runs in a parked program, or its first part did.
     pub is_parked: bool,
-    /// When its process ended. It is reaped only with the outcome: until then its number, and its group's, are its own.
+    /// When its process ended. The process is reaped only with the outcome: until then its number and its group's
+    /// number are not reused.
     pub ended: Option<Instant>,
-    /// What became of it, if not simply that it ran.
+    /// `Ran`, unless we ended it.
     pub verdict: Verdict,
-    /// Its group had its time to end.
+    /// The grace time of its group is over.
     pub killed: bool,
-    pub holdings: Holdings,
-    /// What is left of it, where it runs as its driver's parts.
+    pub resources: Resources,
+    /// If the command runs part by part, without its driver: the parts that are left.
     pub next_parts: Option<NextParts>,
-    /// What those parts took that have ended.
-    spent: Ended,
-    /// How it ended, where that is not for the kernel to say.
-    settled: Option<Ended>,
-    pub case: Option<Box<Case>>,
+    /// Resources that ended parts have used.
+    parts_usage: Ended,
+    /// The exit status, if it is not the process's own.
+    forced_end: Option<Ended>,
+    pub recording: Option<Box<Recording>>,
 }
 
-/// The command is over, and what came of it is being stored.
+/// The command is over, and its result is being stored.
 pub struct Storing {
     pub outcome: Outcome,
-    /// What its client is told.
     pub told: Told,
     pub wait: StoreWait,
 }
@@ -156,74 +152,74 @@ pub struct Command {
     pub state: State,
 }
 
-/// A command that may be cached.
-pub struct Case {
-    /// Where it is told that nothing will be stored.
+/// What is recorded of a command for the cache.
+pub struct Recording {
+    /// The cache threads, which count a result that is not stored.
     jobs: Arc<Jobs>,
-    /// What its client is told.
+    /// What the client is told.
     pub told: Told,
-    /// What comes of it is to be stored.
+    /// The right and the duty to store the result.
     pub ticket: Option<Ticket>,
-    /// Where it notes what it does.
+    /// Where the command writes its trace.
     pub trace_region: Option<TraceRegion>,
-    /// What its driver would do, if that does not run.
+    /// The work that its driver would do, if the driver does not run.
     pub driver: Option<Telling>,
-    /// From before it was started.
+    /// Before the start of the command.
     pub started: Stamp,
-    /// All that it printed.
-    pub prints: [Vec<u8>; 2],
+    /// All output, by stream.
+    pub output: [Vec<u8>; 2],
 }
 
-impl Case {
-    pub fn new(told: Told, ticket: Option<Ticket>, jobs: Arc<Jobs>) -> Case {
-        Case {
+impl Recording {
+    pub fn new(told: Told, ticket: Option<Ticket>, jobs: Arc<Jobs>) -> Recording {
+        Recording {
             jobs,
             told,
             ticket,
             trace_region: None,
             driver: None,
             started: Stamp::now(),
-            prints: Default::default(),
+            output: Default::default(),
         }
     }
 
-    /// Output is stored up to a limit; a command that prints more is not stored.
+    /// Records output up to a limit. If a command prints more, its result is not stored.
     pub fn note_output(&mut self, stream: usize, data: &[u8]) {
         if self.ticket.is_none() {
             return;
         }
-        self.prints[stream].extend_from_slice(data);
-        if self.prints[stream].len() > PRINTED {
+        self.output[stream].extend_from_slice(data);
+        if self.output[stream].len() > MAX_OUTPUT {
             self.give_up(UnstoredReason::PrintsTooMuch);
         }
     }
 
-    /// It has begun with its first part, if its driver does not run.
+    /// If the command starts with its first part, the trace must begin with that part.
     pub fn expect_part(&mut self) {
         if let (Some(driver), Some(trace_region)) = (&self.driver, &mut self.trace_region) {
             trace_region.expect_first(driver.first_part());
         }
     }
 
-    /// Nothing of it will be stored, which is counted by this reason.
+    /// Gives up storing the result. The reason is counted.
     pub fn give_up(&mut self, why: UnstoredReason) {
         let Some(ticket) = self.ticket.take() else { return };
         self.trace_region = None;
-        self.prints = Default::default();
+        self.output = Default::default();
         self.told.leave_unstored(why.into());
         self.jobs.send(Job::Leave(Box::new((ticket, why.into()))));
     }
 }
 
-impl Drop for Case {
-    /// Whatever becomes of a command, what is not stored is counted.
+impl Drop for Recording {
+    /// However a command ends, a result that is not stored is counted.
     fn drop(&mut self) {
         self.give_up(UnstoredReason::Interrupted);
     }
 }
 
 impl Waiting {
-    /// Opens the pipes that are wanted: what the command gets, and what we keep until it runs.
+    /// Opens the pipes that are wanted. Returns the command's ends, and the state with our ends.
     pub fn open(self, execute: &Execute, terminal: Option<Size>) -> io::Result<([Option<OwnedFd>; 3], Starting)> {
         let mut theirs = [None, None, None];
         let mut ours = [None, None, None];
@@ -232,7 +228,7 @@ impl Waiting {
             match stdio {
                 Stdio::Null | Stdio::SameAsStdout => {}
                 Stdio::Descriptor => theirs[i] = descriptors.next(),
-                // A terminal is no pipe, but read like one.
+                // A terminal is not a pipe, but is read like one.
                 Stdio::Pipe if i == 2 && terminal.is_some() => {
                     let (our, their) = terminal::open(terminal.unwrap_or_default())?;
                     rustix::io::ioctl_fionbio(&our, true)?;
@@ -242,7 +238,7 @@ impl Waiting {
                 Stdio::Pipe => {
                     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
                     let (our, their) = if i == 0 { (write, read) } else { (read, write) };
-                    // Ours alone: the command gets pipes that wait, as it would from anyone.
+                    // Only our end is non-blocking. The command gets blocking pipes, as programs expect.
                     rustix::io::ioctl_fionbio(&our, true)?;
                     ours[i] = Some(our);
                     theirs[i] = Some(their);
@@ -253,15 +249,16 @@ impl Waiting {
             ours,
             input: self.supplies.input,
             is_cancelled: false,
-            holdings: Holdings::default(),
-            case: self.case,
+            resources: Resources::default(),
+            recording: self.recording,
         };
         Ok((theirs, starting))
     }
 }
 
 impl Starting {
-    pub fn run(self, child: Child, at: Instant, is_parked: bool, next_parts: Option<NextParts>) -> Running {
+    pub fn run(self, begun: Begun, at: Instant, is_parked: bool) -> Running {
+        let Begun { child, next_parts } = begun;
         let [stdin, stdout, stderr] = self.ours;
         let data = self.input;
         let capture = |fd| Capture { fd, held: Vec::new() };
@@ -270,69 +267,61 @@ impl Starting {
             pidfd: child.pidfd,
             feed: stdin.map(|fd| Feed { fd, data, given: 0 }),
             captures: [stdout.map(capture), stderr.map(capture)],
-            rest: Default::default(),
+            unsent: Default::default(),
             started: at,
             is_parked,
             ended: None,
             verdict: Verdict::Ran,
             killed: false,
-            holdings: self.holdings,
+            resources: self.resources,
             next_parts,
-            spent: Ended::default(),
-            settled: None,
-            case: self.case,
+            parts_usage: Ended::default(),
+            forced_end: None,
+            recording: self.recording,
         }
     }
 }
 
 impl Order {
-    /// The outcome of one that could not be started.
-    pub fn not_started(&self, why: NotStarted) -> Outcome {
+    /// The outcome of a command that has not run.
+    pub fn outcome(&self, verdict: Verdict) -> Outcome {
         Outcome {
             id: self.execute.id,
-            verdict: Verdict::NotStarted,
-            step: why.step,
-            code: why.errno,
+            verdict,
             queued: self.arrived.elapsed().as_micros() as u64,
-            wall: 0,
-            user: 0,
-            system: 0,
-            peak: 0,
+            ..Outcome::default()
         }
     }
 
-    /// The outcome of one that was taken back before it started.
-    pub fn retracted(&self) -> Outcome {
-        let never = NotStarted {
-            step: Step::None,
-            errno: 0,
-        };
+    /// The outcome of a command that could not be started.
+    pub fn not_started(&self, why: NotStarted) -> Outcome {
         Outcome {
-            verdict: Verdict::Cancelled,
-            ..self.not_started(never)
+            step: why.step,
+            code: why.errno,
+            ..self.outcome(Verdict::NotStarted)
         }
     }
 }
 
 impl Running {
-    /// All is over: the process has ended and nobody holds its pipes.
+    /// The process has ended, and no other process holds its pipes.
     pub fn is_done(&self) -> bool {
         self.ended.is_some() && self.captures.iter().all(Option::is_none)
     }
 
-    /// Its group still has time to end.
+    /// Its group has been asked to end, and its grace time is not over.
     pub fn is_dying(&self) -> bool {
         self.verdict == Verdict::Cancelled && !self.killed
     }
 
-    /// Reaps the process and says what became of it.
+    /// Reaps the process and returns the outcome.
     pub fn outcome(&self, order: &Order, ledger: &Ledger) -> Option<Outcome> {
-        let mut ended = match &self.settled {
+        let mut ended = match &self.forced_end {
             Some(ended) => ended.clone(),
             None => spawn::collect(self.pid)?,
         };
         ledger.settle(self.pid, &mut ended);
-        ended.include(&self.spent);
+        ended.include(&self.parts_usage);
         let at = self.ended.unwrap_or_else(Instant::now);
         let micros = |from: Instant, to: Instant| (to - from).as_micros() as u64;
         Some(Outcome {
@@ -348,35 +337,35 @@ impl Running {
         })
     }
 
-    /// A process has ended: what is to run next for this command, if anything is. `strike` is done before a process is
-    /// reaped.
-    pub fn next_part(&mut self, strike: impl FnOnce()) -> Option<What> {
+    /// A process of the command has ended. Returns the work that is to be started next, if there is any.
+    /// `clear_roster_entry` is called before the process is reaped.
+    pub fn next_part(&mut self, clear_roster_entry: impl FnOnce()) -> Option<Work> {
         let next_parts = self.next_parts.as_mut()?;
         let went_well = spawn::has_succeeded(&self.pidfd);
         if self.verdict != Verdict::Ran || (went_well && next_parts.next.is_none()) {
-            // A driver that is told to end takes the object of its assembler with it.
+            // A driver that is asked to end removes the object file of its assembler.
             if self.verdict == Verdict::Cancelled && next_parts.next.is_none() && !went_well {
                 let _ = fs::remove_file(&next_parts.output);
             }
             self.next_parts = None;
             return None;
         }
-        strike();
+        clear_roster_entry();
         let ended = spawn::wait_for(self.pid);
         self.pid = 0;
-        self.spent.include(&ended);
+        self.parts_usage.include(&ended);
         next_parts.statuses.push(ended.status);
         if went_well {
-            next_parts.next.take().map(What::Part)
+            next_parts.next.take().map(Work::Part)
         } else {
             self.next_parts
                 .take()
-                .map(|next_parts| What::Driver(next_parts.statuses))
+                .map(|next_parts| Work::Driver(next_parts.statuses))
         }
     }
 
-    /// The next part runs; what befell the command between two parts befalls it now.
-    pub fn go_on(&mut self, child: Child) {
+    /// The next part runs. If the command was to end between two parts, that is done now.
+    pub fn continue_with(&mut self, child: Child) {
         self.pid = child.pid;
         self.pidfd = child.pidfd;
         match self.verdict {
@@ -386,23 +375,23 @@ impl Running {
         }
     }
 
-    /// Ends as a driver does whose part has failed.
-    pub fn end_badly(&mut self) {
+    /// Ends the command as a driver ends whose part has failed.
+    pub fn fail(&mut self) {
         self.ended = Some(Instant::now());
         self.feed = None;
-        self.settled = Some(Ended {
+        self.forced_end = Some(Ended {
             code: 1,
             ..Ended::default()
         });
     }
 
-    /// Reads all that is left in its pipes, which nobody else has open.
+    /// Reads all that is left in its pipes, when no other process should have them open.
     pub fn drain(&mut self, scratch: &mut [u8]) {
         for stream in 0..2 {
             while let Some(capture) = &self.captures[stream] {
                 let held = capture.held.len();
                 self.read(stream, scratch);
-                // Somebody has it open after all: the end of it will be told.
+                // Another process has it open after all. Then we wait for the end of the pipe.
                 if self.captures[stream]
                     .as_ref()
                     .is_some_and(|capture| capture.held.len() == held)
@@ -413,7 +402,7 @@ impl Running {
         }
     }
 
-    /// Gives the command what it takes of its input; closes the pipe when it has all.
+    /// Writes as much input as the pipe takes, and closes it at the end of the input.
     pub fn feed(&mut self) {
         let Some(feed) = &mut self.feed else { return };
         while feed.given < feed.data.len() {
@@ -421,26 +410,26 @@ impl Running {
                 Ok(n) => feed.given += n,
                 Err(rustix::io::Errno::AGAIN) => return,
                 Err(rustix::io::Errno::INTR) => {}
-                // It does not read any more: as with Python's `communicate`, its own affair.
+                // The command does not read any more. As in Python's `communicate`, that is no error.
                 Err(_) => break,
             }
         }
         self.feed = None;
     }
 
-    /// Takes what was read of a stream and not sent. It is noted for the cache, too.
+    /// Takes the output that was not sent yet. Records it for the cache, too.
     pub fn take_output(&mut self, stream: usize) -> Vec<u8> {
         let data = match &mut self.captures[stream] {
             Some(capture) => std::mem::take(&mut capture.held),
-            None => std::mem::take(&mut self.rest[stream]),
+            None => std::mem::take(&mut self.unsent[stream]),
         };
-        if let Some(case) = &mut self.case {
-            case.note_output(stream, &data);
+        if let Some(recording) = &mut self.recording {
+            recording.note_output(stream, &data);
         }
         data
     }
 
-    /// Reads one captured stream once; true if enough is held to be sent.
+    /// Reads a captured stream once. True if enough is held to be sent.
     pub fn read(&mut self, stream: usize, scratch: &mut [u8]) -> bool {
         let Some(capture) = &mut self.captures[stream] else {
             return false;
@@ -448,7 +437,7 @@ impl Running {
         match rustix::io::read(&capture.fd, &mut *scratch) {
             Ok(n) if n > 0 => {
                 capture.held.extend_from_slice(&scratch[..n]);
-                capture.held.len() >= HELD
+                capture.held.len() >= MAX_HELD
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
             _ => {
@@ -458,28 +447,28 @@ impl Running {
         }
     }
 
-    /// Closes a captured stream, keeping what was read.
+    /// Closes a captured stream. Keeps what was read.
     pub fn close(&mut self, stream: usize) {
         if let Some(capture) = self.captures[stream].take() {
-            self.rest[stream] = capture.held;
+            self.unsent[stream] = capture.held;
         }
     }
 
     pub fn signal(&self, signal: Signal) {
         if let Some(group) = Pid::from_raw(self.pid) {
-            // There may be nobody left in it.
+            // The group may be empty already.
             let _ = kill_process_group(group, signal);
         }
     }
 
-    /// Watches, or leaves alone, the streams that are captured.
+    /// Adds the captured streams to epoll, or removes them.
     pub fn watch(&self, epoll: &OwnedFd, key: CommandKey, on: bool) -> io::Result<()> {
         for (stream, capture) in self.captures.iter().enumerate() {
             if let Some(capture) = capture {
-                let data = Source::Capture(key, stream).data();
-                // Taken out, not told of nothing: the end of a pipe would be told all the same.
+                let source = Source::Capture(key, stream);
+                // Removed, not watched for nothing: epoll reports a closed pipe even then.
                 match on {
-                    true => epoll::add(epoll, &capture.fd, data, epoll::EventFlags::IN)?,
+                    true => source.watch(epoll, &capture.fd)?,
                     false => epoll::delete(epoll, &capture.fd)?,
                 }
             }

@@ -5,11 +5,11 @@
 //!      │         └─answered: to run─┐
 //!      └─ not cached ─► Waiting ◄───┘
 //!                          └─granted─► Starting ─started─► Running ─done: to be stored─► Storing ─stored─► over
-//!                                          └─not started─► over  └─done─► over
+//!                                         └─not started─► over  └─done─► over
 //! ```
 //!
-//! `happens` takes a command out of `Commands`, `step` consumes its state, and what comes of it is put back. So a command is
-//! in one state at a time. An event that does not fit the state belongs to an earlier one, and changes nothing.
+//! `on_event` takes a command out of `Commands`, `step` consumes its state, and the new state is put back. So a command
+//! is in one state at a time. An event that does not fit the state was meant for an earlier state, and changes nothing.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,13 +22,15 @@ use rustix::event::epoll;
 use rustix::process::Signal;
 
 use super::auditor::Audit;
-use super::command::{Asking, Case, Command, Holdings, Order, Running, Starting, State, Storing, Supplies, Waiting};
+use super::command::{
+    Asking, Command, Order, Recording, Resources, Running, Starting, State, Storing, Supplies, Waiting,
+};
 use super::connection::ConnectionKey;
 use super::observation::{observe, observe_next};
-use super::requests::Broken;
+use super::requests::ConnectionError;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
-use super::starters::{Job, Started, What};
+use super::starters::{Job, Started, Work};
 use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Uncached};
@@ -38,63 +40,62 @@ use crate::cache::lookup::inputs::{Inputs, Numbered};
 use crate::process::context::{self, Adjustment};
 use crate::process::spawn::{self, NotStarted};
 use crate::wire::{
-    self, Execute, Outcome, Reply, Stdio, Step, Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why,
+    self, Execute, Outcome, Reply, Stdio, Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why,
 };
 
-/// From SIGTERM to SIGKILL for a command whose client is gone; also how long pipes of killed commands are read.
+/// From SIGTERM to SIGKILL for a command whose client is gone. We read the pipes of killed commands for the same time.
 const GRACE: Duration = Duration::from_secs(1);
-/// A tracer is told of a process's end before we are: we ask again after this time.
+/// A tracer learns of the end of a process before we do. We look again after this time.
 const TRACER_TIME: Duration = Duration::from_millis(1);
 
-/// What can happen to a command.
 pub(super) enum Event {
-    /// The cache has answered.
     Answered(Answer),
-    /// It has a slot; no other command got one at the same time.
-    Granted { is_alone: bool },
-    /// A process was started for it, or could not be started.
+    /// The command has a slot. `is_alone` if no other command got one at the same time.
+    Granted {
+        is_alone: bool,
+    },
+    /// A process was started for the command, or could not be started.
     Started(Started),
-    /// It may take more of its input.
+    /// The command's standard input can take more.
     Input,
-    /// There is something to read in a captured stream.
+    /// A captured stream has output to read.
     Output(usize),
-    /// Its process has ended.
+    /// The command's process has ended.
     Ended,
-    /// It is to end before its time; the outcome tells this verdict.
+    /// The command is to be ended early. Its outcome gets this verdict.
     End(Verdict),
-    /// It asks for no slot any more, and is to be forgotten.
+    /// The client no longer wants the command, which has left the queue for slots.
     Withdrawn,
-    /// It was asked to end, and has had its time.
+    /// The command was asked to end, and its grace time is over.
     Kill,
-    /// It has ended, and its pipes are read no longer.
+    /// The command has ended, but its pipes are still open: do not read them any longer.
     Abandon,
-    /// The store does not answer, and the thread that looks into it has lost its claim.
+    /// The store does not answer, and the cache thread has lost its claim.
     StoreIsSilent,
-    /// What came of it is stored, or is not.
+    /// The result was stored, or not.
     Stored(Result<Option<Inputs>, Unkept>),
 }
 
-/// What comes of an event.
-// It is handed from `step` to `happens` and never kept, so its size costs nothing.
+// A value of this type lives only between `step` and `on_event`, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 enum Next {
     Over,
-    Stays(State),
-    /// Something else has happened at once.
-    Goes(State, Event),
+    Stay(State),
+    /// A second event follows at once.
+    Then(State, Event),
 }
 
 impl Server {
     /// Moves a command on.
-    pub(super) fn happens(&mut self, key: CommandKey, mut event: Event) {
+    pub(super) fn on_event(&mut self, key: CommandKey, mut event: Event) {
         let Some(Command { mut order, mut state }) = self.commands.take(key) else {
-            return self.come_too_late(event);
+            return self.drop_event(event);
         };
         loop {
             match self.step(key, &mut order, state, event) {
                 Next::Over => return,
-                Next::Stays(state) => return self.commands.put(key, Command { order, state }),
-                Next::Goes(after, then) => (state, event) = (after, then),
+                Next::Stay(state) => return self.commands.put(key, Command { order, state }),
+                Next::Then(after, then) => (state, event) = (after, then),
             }
         }
     }
@@ -103,25 +104,25 @@ impl Server {
         match (state, event) {
             (State::Asking(asking), Event::Answered(answer)) => self.answered(key, order, asking, answer),
             (State::Asking(asking), Event::End(_) | Event::Withdrawn) => {
-                // What the cache still finds must not be put in its place.
+                // If the cache still finds a result, it must not write the outputs.
                 asking.wait.claim.give_up();
-                self.withdrawn(order)
+                self.end_unstarted(order)
             }
             (State::Waiting(waiting), Event::Granted { is_alone }) => self.granted(key, order, waiting, is_alone),
             (State::Waiting(_), Event::End(_)) => {
                 self.slots.retract(&order.session, &HashSet::from([key]));
-                self.withdrawn(order)
+                self.end_unstarted(order)
             }
-            (State::Waiting(_), Event::Withdrawn) => self.withdrawn(order),
+            (State::Waiting(_), Event::Withdrawn) => self.end_unstarted(order),
             (State::Starting(starting), Event::Started(started)) => self.started(key, order, starting, started),
             (State::Starting(mut starting), Event::End(_)) => {
                 starting.is_cancelled = true;
-                Next::Stays(State::Starting(starting))
+                Next::Stay(State::Starting(starting))
             }
             (State::Running(running), Event::Started(started)) => self.part_started(key, order, running, started),
             (State::Running(mut running), Event::Input) => {
                 running.feed();
-                Next::Stays(State::Running(running))
+                Next::Stay(State::Running(running))
             }
             (State::Running(running), Event::Output(stream)) => self.has_output(key, order, running, stream),
             (State::Running(running), Event::Ended) => self.ended(key, order, running),
@@ -153,23 +154,23 @@ impl Server {
             }
             (State::Storing(storing), Event::Stored(kept)) => self.stored(key, order, *storing, kept),
             (state, event) => {
-                self.come_too_late(event);
-                Next::Stays(state)
+                self.drop_event(event);
+                Next::Stay(state)
             }
         }
     }
 
-    /// An event of a state that is over. The answer that a command is to run is a promise to say how it went.
-    fn come_too_late(&self, event: Event) {
+    /// Drops an event that came too late. A miss still has to be reported to the cache: a ticket is a promise to do so.
+    fn drop_event(&self, event: Event) {
         if let Event::Answered(Answer::Miss(ticket)) = event {
-            drop(Case::new(ticket.told(), Some(*ticket), self.cache_threads.jobs()));
+            drop(Recording::new(ticket.told(), Some(*ticket), self.cache_threads.jobs()));
         }
     }
 
-    /// A client asks for a command.
-    pub(super) fn on_execute(&mut self, key: ConnectionKey, mut execute: Box<Execute>) -> Result<(), Broken> {
+    /// A client sends a command.
+    pub(super) fn on_execute(&mut self, key: ConnectionKey, mut execute: Box<Execute>) -> Result<(), ConnectionError> {
         let command = self.key();
-        // What is cached by its facts depends on more than the umask of what its client has.
+        // A command that is cached by its facts depends on more of its client's process than the umask.
         if !execute.cached || execute.by_facts {
             self.examine_client(key)
                 .map_err(|(why, reason)| self.refuse(key, why, &reason))?;
@@ -182,14 +183,41 @@ impl Server {
         if descriptors.len() < wanted {
             return Err(wire::Malformed("a command without its descriptors").into());
         }
-        let Some(client) = &connection.client else {
-            return Err(wire::Malformed("a command over a connection without jobs").into());
+        let input = std::mem::take(&mut execute.input);
+        let supplies = Supplies { input, descriptors };
+        let order = Arc::new(self.make_order(key, execute, supplies.input.len())?);
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.backlog += order.size;
+            connection.commands.insert(order.execute.id, command);
+        }
+        let state = if order.execute.cached {
+            let wait = self.ask_cache(command, &order, &supplies);
+            State::Asking(Asking { supplies, wait })
+        } else {
+            self.submit(command, &order);
+            let recording = None;
+            State::Waiting(Waiting { supplies, recording })
+        };
+        self.commands.put(command, Command { order, state });
+        Ok(())
+    }
+
+    /// Adds what the client's process and its build give to each of its commands.
+    fn make_order(
+        &mut self,
+        key: ConnectionKey,
+        execute: Box<Execute>,
+        input: usize,
+    ) -> Result<Order, wire::Malformed> {
+        let connection = self.connections.get(key);
+        let Some((connection, client)) = connection.and_then(|found| Some((found, found.client.as_ref()?))) else {
+            return Err(wire::Malformed("a command over a connection without jobs"));
         };
         let Some(env) = connection.environments.get(&execute.env) else {
-            return Err(wire::Malformed("a command in an environment that was not defined").into());
+            return Err(wire::Malformed("a command in an environment that was not defined"));
         };
-        if connection.live.contains_key(&execute.id) {
-            return Err(wire::Malformed("two commands of one number").into());
+        if connection.commands.contains_key(&execute.id) {
+            return Err(wire::Malformed("two commands of one number"));
         }
         let (context, adjustments, control_group) = match &client.inherited {
             Some(known) => (
@@ -197,93 +225,77 @@ impl Server {
                 known.adjustments.clone(),
                 known.control_group.clone(),
             ),
-            // Enough to be looked up: it is examined if the command is to run.
+            // Enough to look the command up. If it has to run, the client is examined then.
             None => {
-                let asked = || context::umask_of(client.pid).unwrap_or(self.own.umask);
+                let asked = || context::umask_of(client.pid).unwrap_or(self.own.context.umask);
                 let umask = client.umask.unwrap_or_else(asked);
-                (Arc::new(self.own.with_umask(umask)), Arc::default(), None)
+                (Arc::new(self.own.context.with_umask(umask)), Arc::default(), None)
             }
         };
-        let is_equipped = client.inherited.is_some();
-        let (adjustments, env) = self.neighbours.hand(&client.session, adjustments, env.clone());
-        let size = execute.argv.size() + execute.input.len() + execute.cwd.len();
-        let input = std::mem::take(&mut execute.input);
-        let order = Arc::new(Order {
+        let (adjustments, env) = self.neighbors.with_jobserver(&client.session, adjustments, env.clone());
+        Ok(Order {
             connection: key,
             session: client.session,
             env,
             context,
             adjustments,
             control_group,
-            is_equipped,
+            has_context: client.inherited.is_some(),
             pin: client.pin,
             terminal: client.wishes.terminal.filter(|_| execute.cached),
             arrived: Instant::now(),
-            size,
+            size: execute.argv.size() + input + execute.cwd.len(),
             execute,
-        });
-        connection.backlog += size;
-        connection.live.insert(order.execute.id, command);
-        let supplies = Supplies { input, descriptors };
-        let state = if order.execute.cached {
-            let wait = self.ask_cache(command, &order, &supplies);
-            State::Asking(Asking { supplies, wait })
-        } else {
-            self.submit(command, &order);
-            let case = None;
-            State::Waiting(Waiting { supplies, case })
-        };
-        self.commands.put(command, Command { order, state });
-        Ok(())
+        })
     }
 
-    /// A command asks for a slot. One whose client does not read asks when the client does.
+    /// Queues a command for a slot. If its client does not read, that is done when it reads again.
     fn submit(&mut self, key: CommandKey, order: &Order) {
         let connection = self.connections.get(order.connection);
-        if connection.is_some_and(|connection| !connection.holding) {
+        if connection.is_some_and(|connection| !connection.is_out_of_queue) {
             self.slots.submit(order.session, key);
         }
     }
 
-    /// From `Asking`: the command is known, or is to run.
+    /// From `Asking`: the result is known, or the command has to run.
     fn answered(&mut self, key: CommandKey, order: &mut Arc<Order>, asking: Asking, answer: Answer) -> Next {
         let jobs = self.cache_threads.jobs();
-        let case = match answer {
-            Answer::Hit(hit) => return self.serve(order, hit),
+        let recording = match answer {
+            Answer::Hit(hit) => return self.serve_hit(order, hit),
             Answer::Miss(ticket) => {
                 let told = ticket.told();
                 let is_as_asked = replace_argv(order, ticket.argv());
-                Case::new(told, is_as_asked.then_some(*ticket), jobs)
+                Recording::new(told, is_as_asked.then_some(*ticket), jobs)
             }
             Answer::Uncached(reason) if reason.is_unknown && self.wants_only_known(order) => {
-                return self.hand_back(order);
+                return self.return_to_client(order);
             }
             Answer::Uncached(reason) => {
                 replace_argv(order, reason.argv.as_ref());
-                Case::new(reason.told(), None, jobs)
+                Recording::new(reason.told(), None, jobs)
             }
         };
-        if let Err((why, reason)) = self.equip(order) {
-            // Its client turns out to live elsewhere: it runs the command itself.
+        if let Err((why, reason)) = self.add_client_context(order) {
+            // The client turns out to live in another container or namespace: it runs the command itself.
             self.count_refusal(order.connection, why, &reason);
-            return self.hand_back(order);
+            return self.return_to_client(order);
         }
         self.submit(key, order);
-        Next::Stays(State::Waiting(Waiting {
+        Next::Stay(State::Waiting(Waiting {
             supplies: asking.supplies,
-            case: Some(Box::new(case)),
+            recording: Some(Box::new(recording)),
         }))
     }
 
-    /// The client wants only those commands run of which the cache can tell something.
+    /// The client wants only commands run of which the cache can tell something.
     fn wants_only_known(&self, order: &Order) -> bool {
         let client = self.connections.client(order.connection);
         client.is_some_and(|client| client.only_known)
     }
 
-    /// Gives a command what its client's commands are to be given, if its client was not examined yet.
-    fn equip(&mut self, order: &mut Arc<Order>) -> Result<(), (Why, String)> {
-        if order.is_equipped {
+    /// Examines the client if that was put off, and gives the command its context.
+    fn add_client_context(&mut self, order: &mut Arc<Order>) -> Result<(), (Why, String)> {
+        if order.has_context {
             return Ok(());
         }
         self.examine_client(order.connection)?;
@@ -297,27 +309,32 @@ impl Server {
         let all = known.adjustments.iter().chain(order.adjustments.iter());
         order.adjustments = Arc::new(all.cloned().collect());
         order.control_group = known.control_group.clone();
-        order.is_equipped = true;
+        order.has_context = true;
         Ok(())
     }
 
-    /// The client runs the command itself.
-    fn hand_back(&mut self, order: &Order) -> Next {
+    /// Returns the command to the client, which runs it itself.
+    fn return_to_client(&mut self, order: &Order) -> Next {
         let error = io::Error::from_raw_os_error(libc::EPERM);
         self.tell(order, &order.not_started(NotStarted::engine(&error)));
         Next::Over
     }
 
-    /// The command is over without having run.
-    fn serve(&mut self, order: &mut Arc<Order>, mut hit: Hit) -> Next {
-        if hit.due.is_some() && self.equip(order).is_err() {
+    /// Ends the command with the stored result.
+    fn serve_hit(&mut self, order: &mut Arc<Order>, mut hit: Hit) -> Next {
+        if hit.due.is_some() && self.add_client_context(order).is_err() {
             hit.due = None;
         }
         if let (Some(due), Some(cache)) = (hit.due, self.cache_threads.opened()) {
             let group = order.control_group.clone().map(Adjustment::ControlGroup);
-            let (context, adjustments) = (order.context.clone(), order.adjustments.clone());
-            let audit = Audit::new(cache, due, context, adjustments, group);
-            self.auditor.push(audit);
+            self.auditor.push(Audit {
+                cache,
+                due,
+                context: order.context.clone(),
+                adjustments: order.adjustments.clone(),
+                control_group: group,
+                attempts: 0,
+            });
         }
         self.connections.shrink_backlog(order.connection, order.size);
         for (stream, bytes) in [hit.stdout, hit.stderr].iter().enumerate() {
@@ -325,50 +342,46 @@ impl Server {
                 .send_output(order.connection, order.execute.id, stream, bytes);
         }
         let outcome = Outcome {
-            id: order.execute.id,
-            verdict: Verdict::Ran,
-            step: Step::None,
             code: hit.code,
-            queued: order.arrived.elapsed().as_micros() as u64,
-            ..Outcome::default()
+            ..order.outcome(Verdict::Ran)
         };
         let processor = hit.processor;
-        self.say(order, Told::Hit { processor });
+        self.tell_cache_info(order, Told::Hit { processor });
         self.sessions.count_hit(&order.session);
         self.tell_inputs(order, hit.inputs);
         self.tell(order, &outcome);
         Next::Over
     }
 
-    /// From `Asking` or `Waiting`: the client does not want the command any more.
-    fn withdrawn(&mut self, order: &Order) -> Next {
+    /// From `Asking` or `Waiting`: the client no longer wants the command.
+    fn end_unstarted(&mut self, order: &Order) -> Next {
         self.connections.shrink_backlog(order.connection, order.size);
-        self.tell(order, &order.retracted());
+        self.tell(order, &order.outcome(Verdict::Cancelled));
         Next::Over
     }
 
-    /// Forgets those commands of a session that ask for a slot, all at once.
+    /// Drops the commands of a session that wait for a slot, all at once.
     pub(super) fn withdraw_waiting(&mut self, session: &SessionId, keys: &[CommandKey]) {
         let waiting = keys.iter().copied().filter(|key| self.commands.is_waiting(*key));
         let waiting: HashSet<_> = waiting.collect();
         self.slots.retract(session, &waiting);
-        waiting.into_iter().for_each(|key| self.happens(key, Event::Withdrawn));
+        waiting.into_iter().for_each(|key| self.on_event(key, Event::Withdrawn));
     }
 
-    /// Gives slots to commands, for as long as there are both.
+    /// Grants slots while there are free ones and waiting commands.
     pub(super) fn start_commands(&mut self) {
         loop {
             let granted: Vec<_> = std::iter::from_fn(|| self.grant()).collect();
             let is_alone = granted.len() == 1;
             for key in &granted {
-                self.happens(*key, Event::Granted { is_alone });
+                self.on_event(*key, Event::Granted { is_alone });
             }
-            // One that could not be started has left its slot to another.
+            // A command that could not be started has given its slot back, so try again.
             if granted.is_empty() {
                 break;
             }
         }
-        self.await_neighbours();
+        self.watch_for_release();
     }
 
     /// From `Waiting`: the command has a slot.
@@ -377,24 +390,20 @@ impl Server {
         self.connections.touch(order.connection);
         let (stdio, mut starting) = match waiting.open(&order.execute, order.terminal) {
             Ok(opened) => opened,
-            Err(error) => return self.not_started(key, order, &Holdings::default(), NotStarted::engine(&error)),
+            Err(error) => return self.not_started(key, order, &Resources::default(), NotStarted::engine(&error)),
         };
-        let roster_entry = self.roster.reserve();
-        let processor = if order.pin {
-            self.pins.take(order.context.processors())
-        } else {
-            None
-        };
-        starting.holdings = Holdings {
+        let roster_entry = self.guard.roster.reserve();
+        let processor = order.pin.then(|| self.pins.take(order.context.processors())).flatten();
+        starting.resources = Resources {
             processor,
             roster_entry: roster_entry.map(|(number, _)| number),
         };
-        let case = starting.case.as_mut();
+        let recording = starting.recording.as_mut();
         let job = Job {
             key,
             order: order.clone(),
-            what: What::Command,
-            log: case.and_then(|case| observe(case, order, &self.parking)),
+            work: Work::Command,
+            trace: recording.and_then(|recording| observe(recording, order, &self.parking)),
             stdio: Arc::new(stdio),
             processor,
             roster_entry,
@@ -403,54 +412,52 @@ impl Server {
         self.hand_over(State::Starting(starting), job, is_alone)
     }
 
-    /// Starts what is alone, or hands it to the starters.
+    /// Starts a single command in this thread, or hands it to the starters.
     fn hand_over(&mut self, state: State, job: Job, is_alone: bool) -> Next {
         if !is_alone {
             self.starters.start(job);
         } else if let Some(started) = self.starters.start_here(job) {
-            return Next::Goes(state, Event::Started(started));
+            return Next::Then(state, Event::Started(started));
         }
-        Next::Stays(state)
+        Next::Stay(state)
     }
 
-    /// Hears from the starters.
     pub(super) fn on_started(&mut self) {
-        for started in self.starters.hear() {
-            self.happens(started.key, Event::Started(started));
+        for started in self.starters.take_started() {
+            self.on_event(started.key, Event::Started(started));
         }
     }
 
     /// From `Starting`: the command runs.
-    fn started(&mut self, key: CommandKey, order: &Order, mut starting: Starting, mut started: Started) -> Next {
-        let child = match started.child {
-            Ok(child) => child,
-            Err(why) => return self.not_started(key, order, &starting.holdings, why),
+    fn started(&mut self, key: CommandKey, order: &Order, mut starting: Starting, started: Started) -> Next {
+        let mut begun = match started.begun {
+            Ok(begun) => begun,
+            Err(why) => return self.not_started(key, order, &starting.resources, why),
         };
-        if let Some(case) = &mut starting.case {
-            let next_parts = started.next_parts.as_mut();
-            case.driver = next_parts.and_then(|next_parts| next_parts.driver.take());
-            case.expect_part();
+        if let Some(recording) = &mut starting.recording {
+            let next_parts = begun.next_parts.as_mut();
+            recording.driver = next_parts.and_then(|next_parts| next_parts.driver.take());
+            recording.expect_part();
         }
         let is_cancelled = starting.is_cancelled;
-        let mut running = Box::new(starting.run(child, started.at, started.is_parked, started.next_parts));
+        let mut running = Box::new(starting.run(begun, started.at, started.is_parked));
         if order.execute.timeout > 0 {
             let timeout = Duration::from_micros(order.execute.timeout);
-            // A time beyond what the clock can tell never comes.
+            // A deadline beyond the clock's range never comes.
             if let Some(at) = started.at.checked_add(timeout) {
                 self.timers.set(at, Alarm::TimeUp(key));
             }
         }
         match self.watch(key, &mut running) {
             Err(error) => self.not_seen(key, order, &running, &error),
-            Ok(()) if is_cancelled => Next::Goes(State::Running(running), Event::End(Verdict::Cancelled)),
-            Ok(()) => Next::Stays(State::Running(running)),
+            Ok(()) if is_cancelled => Next::Then(State::Running(running), Event::End(Verdict::Cancelled)),
+            Ok(()) => Next::Stay(State::Running(running)),
         }
     }
 
-    /// Has epoll tell of all that a command does which has just been started.
+    /// Has epoll watch the process and the pipes of a command that has just started.
     fn watch(&self, key: CommandKey, running: &mut Running) -> io::Result<()> {
-        let input = epoll::EventFlags::IN;
-        epoll::add(&self.epoll, &running.pidfd, Source::End(key).data(), input)?;
+        Source::End(key).watch(&self.epoll, &running.pidfd)?;
         running.watch(&self.epoll, key, true)?;
         running.feed();
         if let Some(feed) = &running.feed {
@@ -459,53 +466,52 @@ impl Server {
         Ok(())
     }
 
-    /// A command could not be started: its slot is free again, and its client is told why.
-    fn not_started(&mut self, key: CommandKey, order: &Order, holdings: &Holdings, why: NotStarted) -> Next {
+    /// A command could not be started: frees its slot and tells its client why.
+    fn not_started(&mut self, key: CommandKey, order: &Order, resources: &Resources, why: NotStarted) -> Next {
         debug!("command {key} not started: {why:?}");
-        self.release(holdings);
+        self.release(resources);
         self.conclude(key, order, &order.not_started(why))
     }
 
-    /// A command runs, but we would not see it end: so it must not run.
+    /// The process runs, but we could not watch its end. So it is killed.
     fn not_seen(&mut self, key: CommandKey, order: &Order, running: &Running, error: &io::Error) -> Next {
         warn!("watch a command: {error}");
         running.signal(Signal::KILL);
         spawn::reap(running.pid);
-        self.not_started(key, order, &running.holdings, NotStarted::engine(error))
+        self.not_started(key, order, &running.resources, NotStarted::engine(error))
     }
 
-    /// The next part of a command runs that is started part by part.
+    /// The next part runs of a command that is started part by part.
     fn part_started(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, started: Started) -> Next {
-        match started.child {
-            Ok(child) => {
-                running.go_on(child);
-                let data = Source::End(key).data();
-                match epoll::add(&self.epoll, &running.pidfd, data, epoll::EventFlags::IN) {
-                    Ok(()) => Next::Stays(State::Running(running)),
+        match started.begun {
+            Ok(begun) => {
+                running.continue_with(begun.child);
+                match Source::End(key).watch(&self.epoll, &running.pidfd) {
+                    Ok(()) => Next::Stay(State::Running(running)),
                     Err(error) => self.not_seen(key, order, &running, &error.into()),
                 }
             }
-            // Its driver cannot be asked to conclude it: it ends as drivers do when a part fails.
+            // The driver cannot be asked to finish the command. The command ends as a driver does when a part fails.
             Err(_) if running.next_parts.is_none() => {
-                running.end_badly();
+                running.fail();
                 self.done_if_over(key, order, running)
             }
-            Err(why) => self.not_started(key, order, &running.holdings, why),
+            Err(why) => self.not_started(key, order, &running.resources, why),
         }
     }
 
     fn has_output(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, stream: usize) -> Next {
-        if !running.read(stream, &mut self.scratch) {
+        if !running.read(stream, &mut self.round.scratch) {
             return self.done_if_over(key, order, running);
         }
         let held = running.take_output(stream);
         self.connections
             .send_output(order.connection, order.execute.id, stream, &held);
         self.pause_if_clogged(order.connection, key, &running);
-        Next::Stays(State::Running(running))
+        Next::Stay(State::Running(running))
     }
 
-    /// The output of a command is not read while its client does not read.
+    /// Stops reading the output of a command while its client does not read.
     fn pause_if_clogged(&mut self, connection: ConnectionKey, key: CommandKey, running: &Running) {
         self.connections.touch(connection);
         let Some(connection) = self.connections.get_mut(connection) else {
@@ -514,11 +520,11 @@ impl Server {
         if !connection.is_clogged() || connection.flush().is_err() || !connection.is_clogged() {
             return;
         }
-        connection.paused.push(key);
+        connection.paused_commands.push(key);
         self.watch_output(key, running, false);
     }
 
-    /// Goes on reading the output of a command whose client reads again, or is gone.
+    /// Reads the output of a command again, because its client reads again or is gone.
     pub(super) fn read_on(&mut self, key: CommandKey) {
         if let Some(command) = self.commands.take(key) {
             if let State::Running(running) = &command.state {
@@ -534,30 +540,30 @@ impl Server {
         }
     }
 
-    /// A process of the command has ended: its next part is started, if there is one.
+    /// From `Running`: a process of the command has ended. Starts the next part, if there is one.
     fn ended(&mut self, key: CommandKey, order: &Arc<Order>, mut running: Box<Running>) -> Next {
         let _ = epoll::delete(&self.epoll, &running.pidfd);
         if !spawn::can_be_collected(&running.pidfd) {
             self.timers.set(Instant::now() + TRACER_TIME, Alarm::End(key));
-            return Next::Stays(State::Running(running));
+            return Next::Stay(State::Running(running));
         }
         let streams = running.next_parts.as_ref().map(|next_parts| next_parts.streams.clone());
-        let entry = running.holdings.roster_entry;
-        let roster_entry = entry.map(|entry| self.roster.place(entry));
+        let entry = running.resources.roster_entry;
+        let roster_entry = entry.map(|entry| self.guard.roster.place(entry));
         let next = running.next_part(|| {
             let entries = roster_entry.iter();
             entries.for_each(|(_, process)| process.store(0, Ordering::Release));
         });
         let streams = match (next, streams) {
-            (Some(what), Some(stdio)) => {
-                let case = running.case.as_mut();
+            (Some(work), Some(stdio)) => {
+                let recording = running.recording.as_mut();
                 let job = Job {
                     key,
                     order: order.clone(),
-                    log: case.and_then(|case| observe_next(case, order, &what, &self.parking)),
-                    what,
+                    trace: recording.and_then(|recording| observe_next(recording, order, &work, &self.parking)),
+                    work,
                     stdio,
-                    processor: running.holdings.processor,
+                    processor: running.resources.processor,
                     roster_entry,
                     awaited: None,
                 };
@@ -567,35 +573,35 @@ impl Server {
         };
         running.ended = Some(Instant::now());
         running.feed = None;
-        // We alone held the other ends of its pipes still: what is in them is all.
+        // Until now we held the other ends of the pipes, so everything is in them already.
         if streams.is_some() {
             drop(streams);
-            running.drain(&mut self.scratch);
+            running.drain(&mut self.round.scratch);
         }
         self.done_if_over(key, order, running)
     }
 
-    /// Ends a command before its time.
+    /// Ends a command early.
     fn end(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, verdict: Verdict) -> Next {
         if running.verdict != Verdict::Ran {
-            return Next::Stays(State::Running(running));
+            return Next::Stay(State::Running(running));
         }
         running.verdict = verdict;
         let deadline = Instant::now() + GRACE;
         if verdict == Verdict::TimedOut {
             running.signal(Signal::KILL);
             self.timers.set(deadline, Alarm::Abandon(key));
-            return Next::Stays(State::Running(running));
+            return Next::Stay(State::Running(running));
         }
         running.signal(Signal::TERM);
         running.signal(Signal::CONT);
         running.feed = None;
         self.timers.set(deadline, Alarm::Kill(key));
-        // Its pipes are still read, or what it says while it cleans up would be its end.
+        // The pipes are still read: output during cleanup must not fail with SIGPIPE.
         self.done_if_over(key, order, running)
     }
 
-    /// Somebody may still hold the pipes of a command that was killed: they are read no longer.
+    /// Another process may hold the pipes of a killed command. Closes our ends.
     fn abandoned(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>) -> Next {
         running.close(0);
         running.close(1);
@@ -605,26 +611,25 @@ impl Server {
     /// From `Running`, if the process has ended and all of its output is read.
     fn done_if_over(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>) -> Next {
         if !running.is_done() {
-            return Next::Stays(State::Running(running));
+            return Next::Stay(State::Running(running));
         }
-        // The alarm that kills the group concludes then.
+        // If members of its group still run, the alarm that kills them finishes the command.
+        let followed = &mut self.round.followed;
         if running.is_dying()
-            && self
-                .round
-                .followed
+            && followed
                 .get_or_insert_with(spawn::followed_groups)
                 .contains(&running.pid)
         {
-            return Next::Stays(State::Running(running));
+            return Next::Stay(State::Running(running));
         }
         for stream in 0..2 {
             let rest = running.take_output(stream);
             self.connections
                 .send_output(order.connection, order.execute.id, stream, &rest);
         }
-        self.release(&running.holdings);
-        match (running.outcome(order, &self.ledger), running.case.take()) {
-            (Some(outcome), Some(case)) => self.close_case(key, order, case, outcome),
+        self.release(&running.resources);
+        match (running.outcome(order, &self.ledger), running.recording.take()) {
+            (Some(outcome), Some(recording)) => self.store_recording(key, order, recording, outcome),
             (Some(outcome), None) => self.conclude(key, order, &outcome),
             (None, _) => {
                 error!("command {key} has ended, and nobody knows how");
@@ -635,21 +640,27 @@ impl Server {
         }
     }
 
-    /// A command of which the cache was asked has ended: what came of it is stored.
-    fn close_case(&mut self, key: CommandKey, order: &Order, mut case: Box<Case>, outcome: Outcome) -> Next {
+    /// From `Running`: a command that was looked up has ended. Its result is stored.
+    fn store_recording(
+        &mut self,
+        key: CommandKey,
+        order: &Order,
+        mut recording: Box<Recording>,
+        outcome: Outcome,
+    ) -> Next {
         match outcome.verdict {
             Verdict::Ran => {}
-            Verdict::TimedOut => case.give_up(UnstoredReason::TookTooLong),
-            _ => case.give_up(UnstoredReason::Interrupted),
+            Verdict::TimedOut => recording.give_up(UnstoredReason::TookTooLong),
+            _ => recording.give_up(UnstoredReason::Interrupted),
         }
-        let told = case.told.clone();
-        let (Some(ticket), Some(trace_region)) = (case.ticket.take(), case.trace_region.take()) else {
-            self.say(order, told);
+        let told = recording.told.clone();
+        let (Some(ticket), Some(trace_region)) = (recording.ticket.take(), recording.trace_region.take()) else {
+            self.tell_cache_info(order, told);
             return self.conclude(key, order, &outcome);
         };
-        let [stdout, stderr] = std::mem::take(&mut case.prints);
+        let [stdout, stderr] = std::mem::take(&mut recording.output);
         self.free_slot(&order.session);
-        let wait = self.await_store();
+        let wait = self.begin_store_wait();
         let library = self.parking.library();
         self.cache_threads.send(CacheJob::Keep {
             who: key,
@@ -660,15 +671,15 @@ impl Server {
                 stderr,
                 wall: outcome.wall,
                 processor: outcome.user + outcome.system,
-                started: case.started,
+                started: recording.started,
                 accesses: Vec::new(),
-                driver: case.driver.take(),
+                driver: recording.driver.take(),
                 observer: library.map(|path| path.to_bytes().to_vec()).unwrap_or_default(),
             }),
             trace_region,
             claim: wait.claim.clone(),
         });
-        Next::Stays(State::Storing(Box::new(Storing { outcome, told, wait })))
+        Next::Stay(State::Storing(Box::new(Storing { outcome, told, wait })))
     }
 
     /// From `Storing`: the client is told.
@@ -685,22 +696,22 @@ impl Server {
             None
         });
         debug!("command {key}: {}", told.show());
-        self.say(order, told);
+        self.tell_cache_info(order, told);
         self.tell_inputs(order, inputs);
         self.tell(order, &storing.outcome);
         Next::Over
     }
 
-    fn release(&mut self, holdings: &Holdings) {
-        if let Some(processor) = holdings.processor {
+    fn release(&mut self, resources: &Resources) {
+        if let Some(processor) = resources.processor {
             self.pins.give_back(processor);
         }
-        if let Some(roster_entry) = holdings.roster_entry {
-            self.roster.strike(roster_entry);
+        if let Some(roster_entry) = resources.roster_entry {
+            self.guard.roster.strike(roster_entry);
         }
     }
 
-    /// The command is over: its slot is free and its client is told.
+    /// The command is over: frees its slot and tells its client.
     fn conclude(&mut self, key: CommandKey, order: &Order, outcome: &Outcome) -> Next {
         debug!("command {key}: {outcome:?}");
         self.free_slot(&order.session);
@@ -712,21 +723,21 @@ impl Server {
         self.totals.count(outcome);
         self.sessions.count(&order.session, outcome);
         if let Some(connection) = self.connections.get_mut(order.connection) {
-            connection.live.remove(&order.execute.id);
+            connection.commands.remove(&order.execute.id);
             connection.reply(&Reply::Outcome(*outcome));
             self.connections.touch(order.connection);
         }
-        self.rest();
+        self.start_idle_clock();
     }
 
-    /// What the cache knows of a command.
-    fn say(&mut self, order: &Order, told: Told) {
+    /// Tells the client what the cache knows of a command.
+    fn tell_cache_info(&mut self, order: &Order, told: Told) {
         let id = order.execute.id;
         let reply = Reply::Told { id, told };
         self.connections.reply(order.connection, &reply);
     }
 
-    /// What a command depended on, if its client wants to know and it can be told.
+    /// Tells the client the inputs of a command, if it asked for them and they are known.
     fn tell_inputs(&mut self, order: &Order, inputs: Option<Inputs>) {
         let client = self.connections.client_mut(order.connection);
         let (Some(client), Some(inputs)) = (client, inputs) else {

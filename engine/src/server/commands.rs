@@ -1,12 +1,13 @@
-//! All commands that are not over.
+//! All commands that have not ended.
 
 use std::collections::HashMap;
 
 use super::command::{Command, Order, Running, State};
-use super::silence::StoreWait;
+use super::connection::Connection;
 use super::slots::CommandKey;
+use super::store_watch::StoreWait;
 
-/// A command is here, or in the hands of the one function that moves it to its next state (`command_flow`), never both.
+/// While `command_flow` moves a command to its next state, the command is taken out of this map.
 #[derive(Default)]
 pub struct Commands(HashMap<CommandKey, Command>);
 
@@ -23,11 +24,16 @@ impl Commands {
         self.0.remove(&key)
     }
 
-    /// It has asked for a slot, or will when its client reads again.
+    /// The command waits for a slot, or will when its client reads again.
     pub fn is_waiting(&self, key: CommandKey) -> bool {
         self.0
             .get(&key)
             .is_some_and(|command| matches!(command.state, State::Waiting(_)))
+    }
+
+    pub fn waiting_of<'a>(&'a self, connection: &'a Connection) -> impl Iterator<Item = CommandKey> + 'a {
+        let keys = connection.commands.values().copied();
+        keys.filter(|key| self.is_waiting(*key))
     }
 
     pub fn running(&self) -> impl Iterator<Item = (CommandKey, &Order, &Running)> {
@@ -37,7 +43,7 @@ impl Commands {
         })
     }
 
-    /// Those for which a thread looks into the store, or is to.
+    /// Commands for which a cache thread uses the store, or will.
     pub fn waiting_for_store(&self) -> impl Iterator<Item = (CommandKey, &StoreWait)> {
         self.0.iter().filter_map(|(key, command)| match &command.state {
             State::Asking(asking) => Some((*key, &asking.wait)),

@@ -1,6 +1,6 @@
 //! One client's connection: bytes and descriptors in, bytes out, and what the client has said of itself.
 //!
-//! Does input and output without ever waiting. Knows nothing of what requests mean.
+//! Reads and writes without waiting. Does not know what the requests mean.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSliceMut};
@@ -20,19 +20,19 @@ use crate::wire::{Reply, Strings, GREETING_CAP};
 
 pub type ConnectionKey = u64;
 
-/// A connection whose peer does not read: its commands' pipes are left alone above this …
-const CLOGGED: usize = 4 << 20;
-/// … and read again below this.
-const CLEAR: usize = 1 << 20;
-/// The most bytes of commands that wait for a slot; above it no more requests are read.
-const BACKLOG: usize = 64 << 20;
-/// A welcome, and no more than that, may wait for the answer that follows it.
-const PROMPT: usize = 256;
-/// Descriptors that came ahead of the frames that want them.
-const DESCRIPTORS: usize = 16;
+/// Unsent bytes above which we do not read the output of this client's commands …
+const MAX_UNSENT: usize = 4 << 20;
+/// … until the unsent bytes are below this.
+const RESUME_UNSENT: usize = 1 << 20;
+/// Bytes of waiting commands above which no more requests are read.
+const MAX_BACKLOG: usize = 64 << 20;
+/// A welcome is shorter than this, and can wait for the answer that follows it.
+const SHORT_REPLY: usize = 256;
+/// Descriptors that may arrive before their frames.
+const MAX_DESCRIPTORS: usize = 16;
 const DESCRIPTORS_PER_FRAME: usize = 3;
 
-/// What a client's commands are to be given.
+/// The context that a client's commands inherit.
 pub struct Inherited {
     pub reader: context::Reader,
     pub context: Arc<Context>,
@@ -40,46 +40,46 @@ pub struct Inherited {
     pub control_group: Option<Arc<OwnedFd>>,
 }
 
-/// What came with the greeting.
+/// What the greeting said.
 pub struct Client {
     pub session: SessionId,
     pub pid: u32,
-    /// Absent until a command is to run, for clients that wish it so.
+    /// Absent for clients that asked to be examined only when a command has to run.
     pub inherited: Option<Inherited>,
     pub pin: bool,
     /// How its commands are to be cached.
     pub wishes: Arc<Wishes>,
-    /// What the cache can tell nothing of is given back.
+    /// Commands that the cache knows nothing of are returned, not run.
     pub only_known: bool,
-    /// For commands that come before it is known where it lives.
+    /// The umask for commands that are looked up before the client is examined.
     pub umask: Option<u32>,
-    /// What it was told of the inputs of its commands.
+    /// The inputs that this client was told, with their numbers.
     pub numbers: Numbers,
 }
 
 pub struct Connection {
     pub fd: OwnedFd,
-    /// The process at the other end of a Unix socket, by the kernel's word.
+    /// The process at the other end of a Unix socket, as the kernel says.
     pub peer: Option<u32>,
     pub arrived: Instant,
     pub greeted: bool,
-    /// Absent for connections that send no command.
+    /// Absent for connections that send no commands.
     pub client: Option<Client>,
     pub environments: HashMap<u32, Arc<Strings>>,
-    /// Commands by the client's own number for them.
-    pub live: HashMap<u32, CommandKey>,
-    /// Commands whose pipes are not read because this peer does not read.
-    pub paused: Vec<CommandKey>,
+    /// Commands by the client's number for them.
+    pub commands: HashMap<u32, CommandKey>,
+    /// Commands whose output is not read because this peer does not read.
+    pub paused_commands: Vec<CommandKey>,
     /// Bytes of requests that wait for a slot.
     pub backlog: usize,
     pub inbox: Inbox,
-    /// Requests were left in the inbox because this peer does not read.
-    pub stalled: bool,
-    /// Its waiting commands stand in no queue because this peer does not read.
-    pub holding: bool,
+    /// Requests are left in the inbox because this peer does not read.
+    pub is_stalled: bool,
+    /// Its waiting commands are out of the queue for slots because this peer does not read.
+    pub is_out_of_queue: bool,
     /// Since when a frame has been arriving.
     pub partial: Option<Instant>,
-    /// What epoll watches for, to tell it only of changes.
+    /// Reading and writing, as epoll watches them now.
     pub interest: (bool, bool),
     outbox: Vec<u8>,
     sent: usize,
@@ -102,12 +102,12 @@ impl Connection {
             greeted: false,
             client: None,
             environments: HashMap::new(),
-            live: HashMap::new(),
-            paused: Vec::new(),
+            commands: HashMap::new(),
+            paused_commands: Vec::new(),
             backlog: 0,
             inbox: Inbox::new(GREETING_CAP),
-            stalled: false,
-            holding: false,
+            is_stalled: false,
+            is_out_of_queue: false,
             partial: None,
             interest: (true, false),
             outbox: Vec::new(),
@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Takes what has arrived, once.
+    /// Reads once what has arrived.
     pub fn receive(&mut self, scratch: &mut [u8]) -> io::Result<Received> {
         const ROOM: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_FRAME));
         let mut space = [MaybeUninit::uninit(); ROOM];
@@ -137,7 +137,7 @@ impl Connection {
         let n = message.bytes;
         let came = self.descriptors.len() - before;
         let cut = message.flags.contains(ReturnFlags::CTRUNC);
-        if cut || came > DESCRIPTORS_PER_FRAME || self.descriptors.len() > DESCRIPTORS {
+        if cut || came > DESCRIPTORS_PER_FRAME || self.descriptors.len() > MAX_DESCRIPTORS {
             return Err(io::Error::other("too many descriptors"));
         }
         if n == 0 {
@@ -151,15 +151,15 @@ impl Connection {
         self.descriptors.pop_front()
     }
 
-    /// Descriptors came that no frame wants.
-    pub fn has_strays(&self) -> bool {
-        !self.stalled && !self.inbox.is_partial() && !self.descriptors.is_empty()
+    /// Descriptors have come without a frame that uses them.
+    pub fn has_stray_descriptors(&self) -> bool {
+        !self.is_stalled && !self.inbox.is_partial() && !self.descriptors.is_empty()
     }
 
-    /// All that it has asked for is looked up just now: it need not be woken twice.
-    pub fn is_nearly_answered(&self) -> bool {
+    /// Its only command is being looked up. A short reply waits for the answer, so that the client wakes up only once.
+    pub fn answer_is_near(&self) -> bool {
         let is_unknown = self.client.as_ref().is_some_and(|client| client.inherited.is_none());
-        is_unknown && self.live.len() == 1 && self.outbox.len() < PROMPT
+        is_unknown && self.commands.len() == 1 && self.outbox.len() < SHORT_REPLY
     }
 
     pub fn reply(&mut self, reply: &Reply) {
@@ -170,7 +170,7 @@ impl Connection {
         &mut self.outbox
     }
 
-    /// Sends what the peer takes.
+    /// Sends as much as the peer takes.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.outbox.len() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -183,9 +183,9 @@ impl Connection {
         }
         if self.sent == self.outbox.len() {
             self.outbox.clear();
-            self.outbox.shrink_to(CLEAR);
+            self.outbox.shrink_to(RESUME_UNSENT);
             self.sent = 0;
-        } else if self.sent > CLEAR {
+        } else if self.sent > RESUME_UNSENT {
             self.outbox.drain(..self.sent);
             self.sent = 0;
         }
@@ -197,21 +197,21 @@ impl Connection {
     }
 
     pub fn is_clogged(&self) -> bool {
-        self.unsent() > CLOGGED
+        self.unsent() > MAX_UNSENT
     }
 
     pub fn is_clear(&self) -> bool {
-        self.unsent() < CLEAR
+        self.unsent() < RESUME_UNSENT
     }
 
-    /// It is there to see the engine end: a `wafd stop` that waits.
-    pub fn is_watching(&self) -> bool {
+    /// It only waits for the engine to end: `wafd stop`.
+    pub fn waits_for_end(&self) -> bool {
         self.greeted && self.client.is_none()
     }
 
-    /// (more requests are wanted, something is left to send)
+    /// Whether to read more requests, and whether to send.
     pub fn wants(&self) -> (bool, bool) {
-        let is_heard = self.unsent() > 0 && !self.is_nearly_answered();
-        (self.backlog < BACKLOG && !self.is_clogged(), is_heard)
+        let is_heard = self.unsent() > 0 && !self.answer_is_near();
+        (self.backlog < MAX_BACKLOG && !self.is_clogged(), is_heard)
     }
 }

@@ -1,6 +1,7 @@
-//! All connections, and which of them have something to send or to forget at the end of a round.
+//! All connections, and those that have to be looked at when the round ends.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use super::connection::{Client, Connection, ConnectionKey};
 use crate::wire::{self, Reply};
@@ -9,6 +10,7 @@ use crate::wire::{self, Reply};
 pub struct Connections {
     map: HashMap<ConnectionKey, Connection>,
     touched: Vec<ConnectionKey>,
+    pub is_greeting_alarm_set: bool,
 }
 
 impl Connections {
@@ -40,6 +42,12 @@ impl Connections {
         self.map.iter().map(|(key, connection)| (*key, connection))
     }
 
+    /// Connections that have not greeted yet, and when they arrived.
+    pub fn ungreeted(&self) -> impl Iterator<Item = (ConnectionKey, Instant)> + '_ {
+        let ungreeted = self.iter().filter(|(_, connection)| !connection.greeted);
+        ungreeted.map(|(key, connection)| (key, connection.arrived))
+    }
+
     /// What a client has said of itself, if it may send commands.
     pub fn client(&self, key: ConnectionKey) -> Option<&Client> {
         self.get(key)?.client.as_ref()
@@ -53,7 +61,7 @@ impl Connections {
         self.map.values().filter_map(|connection| connection.client.as_ref())
     }
 
-    /// The connection is looked at when the round ends, even if it is gone by then.
+    /// The connection is looked at when the round ends. It may be gone by then.
     pub fn touch(&mut self, key: ConnectionKey) {
         self.touched.push(key);
     }
@@ -66,7 +74,7 @@ impl Connections {
         !self.touched.is_empty()
     }
 
-    /// Those that were touched, each once, in a fixed order.
+    /// The touched connections, each once, in a fixed order.
     pub fn take_touched(&mut self) -> Vec<ConnectionKey> {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
@@ -80,7 +88,6 @@ impl Connections {
         }
     }
 
-    /// Output of a command of this client.
     pub fn send_output(&mut self, key: ConnectionKey, id: u32, stream: usize, data: &[u8]) {
         let Some(connection) = self.get_mut(key) else { return };
         for part in data.chunks(wire::OUTPUT_CAP) {
@@ -88,7 +95,7 @@ impl Connections {
         }
     }
 
-    /// A request of this size waits for no slot any more.
+    /// A request of this size no longer waits for a slot.
     pub fn shrink_backlog(&mut self, key: ConnectionKey, size: usize) {
         if let Some(connection) = self.get_mut(key) {
             connection.backlog = connection.backlog.saturating_sub(size);

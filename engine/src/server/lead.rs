@@ -1,8 +1,8 @@
-//! Two threads run the event loop in turn: the one that leads takes the events.
+//! Two threads run the event loop in turn. The one that leads takes the events.
 //!
-//! A question that comes alone is answered by the leader itself: waking a cache thread and being woken by it takes as long as the
-//! answer. Meanwhile nobody leads, and an alarm is set: should the answer take its time, the other thread takes the lead,
-//! and hears of the answer as it hears of a cache thread's.
+//! The leader itself answers a question to the cache that comes alone: waking a cache thread would take as long as the
+//! answer. Meanwhile no thread leads, and an alarm is set. If the answer takes longer, the alarm wakes the other
+//! thread, which takes the lead. It then gets the answer as from a cache thread.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,42 +13,40 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::time::{
-    timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
-};
+use rustix::time::{timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
 use super::{Server, EVENTS};
 use crate::cache::cache_threads::{Done, Job};
 use crate::facts::file_view::FileView;
 use crate::process::prompt::make_prompt;
+use crate::process::readable::timespec;
 
-/// So long others wait while the leader answers.
+/// How long clients wait before the other thread takes the lead.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Nothing in it once it is over.
-type Served = Option<Box<Server>>;
+/// Empty when the server has ended.
+type MaybeServer = Option<Box<Server>>;
 
 struct Lead {
-    server: Mutex<Served>,
+    server: Mutex<MaybeServer>,
     alarm: OwnedFd,
-    /// One of the two is at an answer.
-    is_away: Arc<AtomicBool>,
-    over: Mutex<Sender<(Served, io::Result<()>)>>,
+    /// One of the two threads is answering a question.
+    is_asking: Arc<AtomicBool>,
+    over: Mutex<Sender<(MaybeServer, io::Result<()>)>>,
 }
 
-/// Why a thread leads no more.
-enum Left {
+/// Why a thread no longer leads.
+enum LeadEnd {
     /// The other one leads.
-    ToOther,
-    /// Nobody will again: with the server, and how it ended.
-    ForGood(Served, io::Result<()>),
+    OtherLeads,
+    /// The server has ended, with this result.
+    ServerEnded(MaybeServer, io::Result<()>),
 }
 
-/// Serves until nobody needs it, or it is told to stop.
 pub(super) fn serve(server: Server) -> io::Result<()> {
     let (over, end) = mpsc::channel();
     let lead = Arc::new(Lead {
-        is_away: server.is_away.clone(),
+        is_asking: server.store_watch.is_leader_asking.clone(),
         server: Mutex::new(Some(Box::new(server))),
         alarm: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
         over: Mutex::new(over),
@@ -69,29 +67,29 @@ impl Lead {
         let mut waits = !begins;
         loop {
             if std::mem::replace(&mut waits, true) {
-                // Whoever is interrupted looks once too often.
+                // After EINTR the thread looks once more than needed, which is harmless.
                 let _ = rustix::io::read(&self.alarm, &mut [0; 8]);
             }
             let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Left::ForGood(server, ended) = self.lead(server) {
+            if let LeadEnd::ServerEnded(server, ended) = self.lead(server) {
                 let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-                // Whoever runs us may be gone, and the process with it.
+                // The receiver may be gone, and the process with it.
                 let _ = over.send((server, ended));
                 break;
             }
         }
-        // What this thread has started would end with it.
+        // The processes that this thread has started would end with it.
         loop {
             thread::park();
         }
     }
 
-    fn lead<'l>(&'l self, mut place: MutexGuard<'l, Served>) -> Left {
+    fn lead<'l>(&'l self, mut place: MutexGuard<'l, MaybeServer>) -> LeadEnd {
         let mut events = Vec::with_capacity(EVENTS);
         let mut file_view: Option<FileView> = None;
         while let Some(server) = place.as_mut().filter(|server| !server.is_done()) {
             if let Err(error) = server.wait(&mut events) {
-                return Left::ForGood(place.take(), Err(error));
+                return LeadEnd::ServerEnded(place.take(), Err(error));
             }
             server.round(events.drain(..));
             let Some(question) = server.round.question.take() else {
@@ -102,7 +100,7 @@ impl Lead {
                 continue;
             };
             let (who, reports) = (question.who, server.cache_threads.reports());
-            self.is_away.store(true, Ordering::Relaxed);
+            self.is_asking.store(true, Ordering::Relaxed);
             self.set_alarm(PATIENCE);
             drop(place);
             let answer = cache.ask(question, &mut file_view);
@@ -111,12 +109,12 @@ impl Lead {
                 Err(TryLockError::Poisoned(place)) => Some(place.into_inner()),
                 Err(TryLockError::WouldBlock) => None,
             };
-            self.is_away.store(false, Ordering::Relaxed);
+            self.is_asking.store(false, Ordering::Relaxed);
             let Some(mut found) = led else {
                 if let Some(answer) = answer {
                     reports.put(Done::Answered { who, answer });
                 }
-                return Left::ToOther;
+                return LeadEnd::OtherLeads;
             };
             self.set_alarm(Duration::ZERO);
             if let (Some(server), Some(answer)) = (found.as_mut(), answer) {
@@ -127,7 +125,7 @@ impl Lead {
                     server.cache_threads.send(Job::Write);
                 }
             }
-            // Before the next events: whoever waits for the answer has it.
+            // After the answer is sent, so that the client does not wait for this.
             if let Some(file_view) = &mut file_view {
                 file_view.end();
             }
@@ -136,15 +134,14 @@ impl Lead {
         if let Some(server) = place.as_mut() {
             server.close();
         }
-        Left::ForGood(place.take(), Ok(()))
+        LeadEnd::ServerEnded(place.take(), Ok(()))
     }
 
-    /// Nothing is set by no time.
+    /// A duration of zero switches the alarm off.
     fn set_alarm(&self, time: Duration) {
-        let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
         let time = Itimerspec {
-            it_interval: nothing,
-            it_value: super::timespec(time),
+            it_interval: timespec(Duration::ZERO),
+            it_value: timespec(time),
         };
         if let Err(error) = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &time) {
             log::warn!("an alarm could not be set: {error}");
@@ -153,15 +150,15 @@ impl Lead {
 }
 
 impl Server {
-    /// Waits for events, but not beyond the next alarm.
+    /// Waits for events until the next alarm.
     fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
-        let wait = if !self.connections.is_any_touched() {
+        let wait = if self.connections.is_any_touched() {
+            Some(Duration::ZERO)
+        } else {
             let next = self.timers.next();
             next.map(|at| at.saturating_duration_since(std::time::Instant::now()))
-        } else {
-            Some(Duration::ZERO)
         };
-        let wait = wait.map(super::timespec);
+        let wait = wait.map(timespec);
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), wait.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),

@@ -1,11 +1,11 @@
-//! How a command is observed: where it notes what it does, and by which command line and environment it does so.
+//! Prepares the observation of commands: the trace region, and the command line and environment that write to it.
 
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::command::{Case, Order};
-use super::starters::{Log, What};
+use super::command::{Order, Recording};
+use super::starters::{TraceSetup, Work};
 use crate::facts::status::Stamp;
 use crate::observe::trace::program::is_static;
 use crate::observe::trace::TraceRegion;
@@ -15,50 +15,54 @@ use crate::process::spawn;
 use crate::wire::{Stdio, Strings, UnstoredReason};
 use crate::witness;
 
-/// Prepares a command to note what it does, if what comes of it is to be stored.
-pub(super) fn observe(case: &mut Case, order: &Order, parking: &Parking) -> Option<Log> {
-    case.ticket.as_ref()?;
+/// Prepares the observation of a command, if its result is to be stored.
+pub(super) fn observe(recording: &mut Recording, order: &Order, parking: &Parking) -> Option<TraceSetup> {
+    recording.ticket.as_ref()?;
     if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
-        case.give_up(UnstoredReason::PrintsElsewhere);
+        recording.give_up(UnstoredReason::PrintsElsewhere);
         return None;
     }
     let (Some(arena), Some(library)) = (parking.arena(), parking.library()) else {
-        case.give_up(UnstoredReason::CannotBeObserved);
+        recording.give_up(UnstoredReason::CannotBeObserved);
         return None;
     };
     let Some(mut trace_region) = arena.reserve() else {
-        case.give_up(UnstoredReason::TooManyAtOnce);
+        recording.give_up(UnstoredReason::TooManyAtOnce);
         return None;
     };
-    let (program, log) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));
+    let (program, trace) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));
     trace_region.expect(program);
-    case.trace_region = Some(trace_region);
-    case.started = Stamp::now();
-    Some(log)
+    recording.trace_region = Some(trace_region);
+    recording.started = Stamp::now();
+    Some(trace)
 }
 
-/// The same for what is to run next of it. A driver that is told how its parts ended is not observed, and so nothing is known of
-/// the command then.
-pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, parking: &Parking) -> Option<Log> {
-    let trace_region = case.trace_region.as_mut()?;
+/// The same for the next part of a command. A driver that is told how its parts ended is not observed.
+pub(super) fn observe_next(
+    recording: &mut Recording,
+    order: &Order,
+    work: &Work,
+    parking: &Parking,
+) -> Option<TraceSetup> {
+    let trace_region = recording.trace_region.as_mut()?;
     trace_region.mark();
-    match what {
-        What::Part(part) => {
-            let (program, log) = note_in(trace_region, parking.library()?, order, (&part.argv, &part.env));
+    match work {
+        Work::Part(part) => {
+            let (program, trace) = note_in(trace_region, parking.library()?, order, (&part.argv, &part.env));
             trace_region.expect(program);
-            Some(log)
+            Some(trace)
         }
-        What::Command | What::Driver(_) => None,
+        Work::Command | Work::Driver(_) => None,
     }
 }
 
-/// Where a command notes what it does, and the file that is executed for it: one that cannot be told is none.
+/// The setup for one program, and the file that is executed. The path is empty if the file cannot be found.
 fn note_in(
     trace_region: &TraceRegion,
     library: &CStr,
     order: &Order,
     (argv, env): (&Strings, &Strings),
-) -> (Option<PathBuf>, Log) {
+) -> (Option<PathBuf>, TraceSetup) {
     let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
     let found = Program::find(&candidates, &order.execute.cwd);
     let called = found.as_ref().map_or(c"", |(_, called)| called);
@@ -77,14 +81,14 @@ fn note_in(
             (None, trace_region.variables(library.to_bytes(), theirs).to_vec())
         }
     };
-    // A traced program has their libraries as it would have without us.
+    // A traced program keeps the libraries of the command.
     let is_replaced =
         |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") && argv.is_none() || entry.starts_with(b"WAFPARK_TRACE=");
     let others = env.iter().filter(|entry| !is_replaced(entry));
-    let log = Log {
+    let trace = TraceSetup {
         place: trace_region.place(),
         env: others.chain(variables.iter().map(Vec::as_slice)).collect(),
         argv,
     };
-    (Some(program), log)
+    (Some(program), trace)
 }

@@ -1,9 +1,9 @@
-//! What `wafd status` is told.
+//! What `wafd status` shows.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::command::Case;
+use super::command::Recording;
 use super::slots::SessionId;
 use super::Server;
 use crate::bytes::path_text;
@@ -12,10 +12,10 @@ use crate::process::place::field;
 use crate::report::status::{CommandLine, SessionLine, Snapshot};
 use crate::wire;
 
-/// A report fits into a frame, however many commands run and however long they are.
+/// A report must fit into a frame, however many commands run and however long they are.
 const MOST_LINES: usize = 512;
 const MOST_ARGUMENTS: usize = 32;
-/// Of those, the ones from the beginning.
+/// How many of these are from the beginning of the command line.
 const FIRST: usize = 12;
 const MOST_BYTES: usize = 256;
 
@@ -24,7 +24,7 @@ impl Server {
         let sessions = self.sessions.iter().map(|(id, session)| {
             let (jobs, running, waiting) = self.slots.of(id);
             SessionLine {
-                id: digits(id),
+                id: short_id(id),
                 seconds: session.started.elapsed().as_secs_f64(),
                 counts: session.counts,
                 name: session.name.clone(),
@@ -34,15 +34,15 @@ impl Server {
                 waiting,
                 connections: session.connections,
                 own_slots: session.own_slots,
-                neighbour: self.neighbours.describe(id, waiting),
+                neighbour: self.neighbors.describe(id, waiting),
             }
         });
         let commands = self.commands.running().map(|(key, order, running)| {
             let argv = &order.execute.argv;
-            let (known, why) = running.case.as_deref().map(what_is_known).unzip();
+            let (known, why) = running.recording.as_deref().map(cache_info).unzip();
             CommandLine {
                 id: key,
-                session: digits(&order.session),
+                session: short_id(&order.session),
                 folder: shorten(&order.execute.cwd),
                 known,
                 why,
@@ -55,10 +55,10 @@ impl Server {
             pid: std::process::id(),
             engine: ENGINE,
             protocol: wire::VERSION,
-            started: self.started,
+            started: self.own.started,
             socket: path_text::show(self.options.folder.socket()),
             tcp_port: self.listeners.tcp_port(),
-            leaving: self.leaving,
+            leaving: self.lifetime.is_leaving,
             slots: self.slots.capacity(),
             running: self.slots.running(),
             waiting: self.slots.waiting(),
@@ -68,8 +68,8 @@ impl Server {
             memory: resident(),
             totals: &self.totals,
             parking: self.parking.report(),
-            brake: self.neighbours.describe_brake(),
-            // The store is not opened for this.
+            brake: self.neighbors.describe_brake(),
+            // The store is not opened for a report.
             cache: self
                 .cache_threads
                 .opened()
@@ -80,24 +80,24 @@ impl Server {
     }
 }
 
-/// Enough of a session's number to tell it from others; who has all of it may use its slots.
-fn digits(id: &SessionId) -> String {
+/// The beginning of a session's number. With the whole number, a client could use the session's slots.
+fn short_id(id: &SessionId) -> String {
     id[..4].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn what_is_known(case: &Case) -> (&'static str, String) {
-    (case.told.known().name(), shorten(case.told.show().as_bytes()))
+fn cache_info(recording: &Recording) -> (&'static str, String) {
+    (recording.told.known().name(), shorten(recording.told.show().as_bytes()))
 }
 
-/// What we hold of the machine's memory, in KiB.
+/// Our resident memory, in KiB.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     field(&status, "VmRSS")?.split(' ').next()?.parse().ok()
 }
 
-/// The first arguments and the last: a compiler's source is often the last of many.
+/// The first and the last arguments: the source file is often the last of many.
 fn excerpt<'a>(argv: impl Iterator<Item = &'a [u8]>, count: usize) -> Vec<String> {
-    // One place is that of the sign.
+    // One line is for the ellipsis.
     let left_out = if count > MOST_ARGUMENTS {
         count - MOST_ARGUMENTS + 1
     } else {
@@ -114,7 +114,7 @@ fn excerpt<'a>(argv: impl Iterator<Item = &'a [u8]>, count: usize) -> Vec<String
     words
 }
 
-/// Both ends of it: the name of a file is at the end of its path.
+/// The beginning and the end: the file name is at the end of a path.
 fn shorten(argument: &[u8]) -> String {
     if argument.len() <= MOST_BYTES {
         return path_text::show(OsStr::from_bytes(argument));
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_the_source_is_told_of_a_long_command() {
+    fn the_excerpt_of_a_long_command_line_has_its_source() {
         let words: Vec<_> = (0..100).map(|n| format!("-I{n}")).chain(["a.c".to_owned()]).collect();
         let told = excerpt(words.iter().map(String::as_bytes), words.len());
         assert_eq!(told.len(), MOST_ARGUMENTS);

@@ -1,4 +1,4 @@
-//! What a client asks for: the greeting first, then everything else.
+//! Requests of clients: first the greeting, then all others.
 
 use std::io;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::process::place::Place;
 use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
 
 const FRAME_TIME: Duration = Duration::from_secs(30);
-const JOBS: usize = 65536;
+const MAX_JOBS: usize = 65536;
 
-/// Why a connection ends before its peer ends it.
-pub(super) enum Broken {
+/// Why a connection is ended by us.
+pub(super) enum ConnectionError {
     Io(io::Error),
     Malformed(wire::Malformed),
     Refused,
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
-        Broken::Io(error)
+        ConnectionError::Io(error)
     }
 }
 
-impl From<wire::Malformed> for Broken {
+impl From<wire::Malformed> for ConnectionError {
     fn from(error: wire::Malformed) -> Self {
-        Broken::Malformed(error)
+        ConnectionError::Malformed(error)
     }
 }
 
@@ -44,7 +44,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        let received = connection.receive(&mut self.scratch);
+        let received = connection.receive(&mut self.round.scratch);
         self.connections.touch(key);
         match received {
             Ok(Received::Nothing) => {}
@@ -54,14 +54,14 @@ impl Server {
         }
     }
 
-    /// Answers what has arrived; a peer that breaks the protocol loses its connection.
+    /// Handles the requests that have arrived. A peer that breaks the protocol loses its connection.
     pub(super) fn on_requests(&mut self, key: ConnectionKey) {
         self.connections.touch(key);
         let why = match self.requests(key) {
             Ok(()) => return,
-            Err(Broken::Io(error)) => error.to_string(),
-            Err(Broken::Refused) => "refused".to_owned(),
-            Err(Broken::Malformed(what)) => {
+            Err(ConnectionError::Io(error)) => error.to_string(),
+            Err(ConnectionError::Refused) => "refused".to_owned(),
+            Err(ConnectionError::Malformed(what)) => {
                 self.totals.malformed += 1;
                 warn!("connection {key} said what is not the protocol: {what}");
                 what.to_string()
@@ -70,11 +70,11 @@ impl Server {
         self.drop_connection(key, &why);
     }
 
-    fn requests(&mut self, key: ConnectionKey) -> Result<(), Broken> {
+    fn requests(&mut self, key: ConnectionKey) -> Result<(), ConnectionError> {
         let mut refreshed = false;
         while let Some(connection) = self.connections.get_mut(key) {
             if connection.is_clogged() {
-                connection.stalled = true;
+                connection.is_stalled = true;
                 break;
             }
             let Some(frame) = connection.inbox.take()? else {
@@ -88,8 +88,8 @@ impl Server {
                 }
                 Err(malformed) => return Err(malformed.into()),
                 Ok(Request::Execute(execute)) => {
-                    if !std::mem::replace(&mut refreshed, true) && refresh_context(connection, &self.own) {
-                        self.stand_back();
+                    if !std::mem::replace(&mut refreshed, true) && refresh_context(connection, &self.own.context) {
+                        self.update_autogroup();
                     }
                     self.on_execute(key, execute)?;
                 }
@@ -98,10 +98,13 @@ impl Server {
         }
         if let Some(connection) = self.connections.get_mut(key) {
             connection.inbox.trim();
-            if connection.has_strays() {
+            if connection.has_stray_descriptors() {
                 return Err(wire::Malformed("descriptors that no command wants").into());
             }
-            match (connection.inbox.is_partial() && !connection.stalled, connection.partial) {
+            match (
+                connection.inbox.is_partial() && !connection.is_stalled,
+                connection.partial,
+            ) {
                 (false, _) => connection.partial = None,
                 (true, Some(_)) => {}
                 (true, None) => {
@@ -120,13 +123,13 @@ impl Server {
             Some(since) if since.elapsed() >= FRAME_TIME => {
                 self.drop_connection(key, "a frame did not end in time");
             }
-            // Another frame than the one that the alarm was for.
+            // A later frame has begun since the alarm was set.
             Some(since) => self.timers.set(since + FRAME_TIME, Alarm::Frame(key)),
             None => {}
         }
     }
 
-    fn on_request(&mut self, key: ConnectionKey, request: Request) -> Result<(), Broken> {
+    fn on_request(&mut self, key: ConnectionKey, request: Request) -> Result<(), ConnectionError> {
         let Some(connection) = self.connections.get_mut(key) else {
             return Ok(());
         };
@@ -139,17 +142,15 @@ impl Server {
                 connection.environments.insert(env, Arc::new(entries));
             }
             Request::Cancel { id } => {
-                if let Some(command) = connection.live.get(&id).copied() {
-                    self.happens(command, Event::End(Verdict::Cancelled));
+                if let Some(command) = connection.commands.get(&id).copied() {
+                    self.on_event(command, Event::End(Verdict::Cancelled));
                 }
             }
             Request::Status => {
                 let json = self.report().to_string().into_bytes();
                 self.connections.reply(key, &Reply::Report { json });
             }
-            Request::Cache { question } => {
-                self.on_question(key, &question);
-            }
+            Request::Cache { question } => self.on_question(key, &question),
             Request::Policy(policy) => self.on_policy(key, &policy)?,
             Request::Caching(caching) => self.on_caching(key, &caching)?,
             Request::Listen => {
@@ -169,32 +170,25 @@ impl Server {
         Ok(())
     }
 
-    fn on_hello(&mut self, key: ConnectionKey, hello: &Hello) -> Result<(), Broken> {
+    fn on_hello(&mut self, key: ConnectionKey, hello: &Hello) -> Result<(), ConnectionError> {
         if !(hello.lowest..=hello.highest).contains(&wire::VERSION) {
             let ours = format!("this engine speaks version {}", wire::VERSION);
             return Err(self.refuse(key, Why::Version, &ours));
         }
         let peer = self.connections.get(key).and_then(|c| c.peer);
-        let trusted = peer.is_some() || self.listeners.admit(&hello.token);
-        if !trusted {
+        if peer.is_none() && !self.listeners.admit(&hello.token) {
             return Err(self.refuse(key, Why::Token, "wrong token"));
         }
-        if !self.leaving && self.sessions.is_empty() && self.program.is_replaced() {
+        if !self.lifetime.is_leaving && self.sessions.is_empty() && self.own.is_replaced() {
             info!("the program on disk is another by now: leaving to make room for it");
             self.leave();
         }
-        if self.leaving {
+        if self.lifetime.is_leaving {
             return Err(self.refuse(key, Why::Leaving, "the engine is leaving"));
         }
         let pid = peer.unwrap_or(hello.pid);
-        let client = if hello.jobs == 0 {
-            None
-        } else {
-            match self.meet(hello, pid) {
-                Ok(client) => Some(client),
-                Err((why, reason)) => return Err(self.refuse(key, why, &reason)),
-            }
-        };
+        let admitted = (hello.jobs > 0).then(|| self.admit_client(hello, pid)).transpose();
+        let client = admitted.map_err(|(why, reason)| self.refuse(key, why, &reason))?;
         let slots = self.slots.capacity() as u32;
         if let Some(connection) = self.connections.get_mut(key) {
             connection.greeted = true;
@@ -207,25 +201,25 @@ impl Server {
                 engine: ENGINE.into(),
             });
         }
-        self.stand_back();
+        self.update_autogroup();
         Ok(())
     }
 
-    /// Enters a client into its session, and looks at where it lives if that is not wished for later.
-    fn meet(&mut self, hello: &Hello, pid: u32) -> Result<Client, (Why, String)> {
+    /// Enters a client into its session. Examines its process, unless the client asked for that to be put off.
+    fn admit_client(&mut self, hello: &Hello, pid: u32) -> Result<Client, (Why, String)> {
         let is_late = hello.wishes & wire::WISH_LATE != 0;
         let inherited = if is_late {
-            self.place.shows(pid).map_err(|reason| (Why::Place, reason))?;
+            self.own.place.shows(pid).map_err(|reason| (Why::Place, reason))?;
             None
         } else {
             Some(self.examine(pid)?)
         };
         let own_slots = hello.wishes & wire::WISH_OWN_SLOTS != 0;
         self.slots
-            .declare(hello.session, (hello.jobs as usize).min(JOBS), own_slots);
+            .declare(hello.session, (hello.jobs as usize).min(MAX_JOBS), own_slots);
         self.sessions.enter(hello.session, pid, &hello.name, own_slots);
         if !is_late {
-            self.tell_of(&hello.session);
+            self.log_session(&hello.session);
         }
         Ok(Client {
             session: hello.session,
@@ -239,8 +233,8 @@ impl Server {
         })
     }
 
-    /// A build has begun: something of it is to run.
-    fn tell_of(&mut self, id: &SessionId) {
+    /// Logs the beginning of a build, when its first command is to run.
+    fn log_session(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.log_once(id) else {
             return;
         };
@@ -249,21 +243,21 @@ impl Server {
         info!("build begins: {} (process {}), -j{jobs}", session.name, session.pid);
     }
 
-    /// Looks at where a process lives, and what its commands are to be given.
+    /// Examines a process: its namespaces and control group, and the context that its commands inherit.
     fn examine(&mut self, pid: u32) -> Result<Inherited, (Why, String)> {
-        let unseen = |e: io::Error| (Why::Place, format!("process {pid} cannot be examined: {e}"));
+        let failed = |e: io::Error| (Why::Place, format!("process {pid} cannot be examined: {e}"));
         let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
-        let control_group = match self.place.serves(&place) {
+        let control_group = match self.own.place.serves(&place) {
             Ok(control_group) => control_group,
-            Err(what) if self.place.is_cell_beside(&place) => return Err(self.make_room(what)),
+            Err(what) if self.own.place.is_cell_beside(&place) => return Err(self.leave_for_larger_engine(what)),
             Err(what) => return Err((Why::Place, what)),
         };
-        let reader = context::Reader::new(pid).map_err(unseen)?;
-        let context = reader.read().map_err(unseen)?;
-        if let Some(what) = context.beyond(&self.own) {
-            return Err(self.make_room(what.to_owned()));
+        let reader = context::Reader::new(pid).map_err(failed)?;
+        let context = reader.read().map_err(failed)?;
+        if let Some(what) = context.beyond(&self.own.context) {
+            return Err(self.leave_for_larger_engine(what.to_owned()));
         }
-        let adjustments = Arc::new(context.adjustments(&self.own));
+        let adjustments = Arc::new(context.adjustments(&self.own.context));
         let context = Arc::new(context);
         Ok(Inherited {
             reader,
@@ -273,8 +267,9 @@ impl Server {
         })
     }
 
-    /// Whoever started us had less than a client, who can start an engine that serves more; unless we are needed.
-    fn make_room(&mut self, what: String) -> (Why, String) {
+    /// The process that started us had lower limits than this client. If no build runs, we leave, and the client starts
+    /// an engine with its own limits.
+    fn leave_for_larger_engine(&mut self, what: String) -> (Why, String) {
         if self.sessions.is_any_logged() {
             return (Why::Place, what);
         }
@@ -283,7 +278,7 @@ impl Server {
         (Why::Leaving, what)
     }
 
-    /// Looks at a client of which nothing had to be known until now.
+    /// Examines a client, if that was put off.
     pub(super) fn examine_client(&mut self, key: ConnectionKey) -> Result<(), (Why, String)> {
         let Some(client) = self.connections.client(key) else {
             return Ok(());
@@ -293,23 +288,25 @@ impl Server {
         }
         let (pid, session) = (client.pid, client.session);
         let inherited = self.examine(pid)?;
-        self.tell_of(&session);
+        self.log_session(&session);
         if let Some(client) = self.connections.client_mut(key) {
             client.inherited = Some(inherited);
         }
-        self.stand_back();
+        self.update_autogroup();
         Ok(())
     }
 
-    pub(super) fn refuse(&mut self, key: ConnectionKey, why: Why, reason: &str) -> Broken {
+    pub(super) fn refuse(&mut self, key: ConnectionKey, why: Why, reason: &str) -> ConnectionError {
         self.count_refusal(key, why, reason);
-        let reason = reason.into();
-        self.connections.reply(key, &Reply::Refused { why, reason });
         if let Some(connection) = self.connections.get_mut(key) {
-            // It may have gone already.
+            connection.reply(&Reply::Refused {
+                why,
+                reason: reason.into(),
+            });
+            // The peer may be gone already.
             let _ = connection.flush();
         }
-        Broken::Refused
+        ConnectionError::Refused
     }
 
     pub(super) fn count_refusal(&mut self, key: ConnectionKey, why: Why, reason: &str) {
@@ -318,8 +315,8 @@ impl Server {
     }
 }
 
-/// A client may change its umask or limits between two commands: what it has now is what the next ones get. Tells
-/// whether it has.
+/// A client may change its umask or limits between two commands. Reads them anew for the next commands, and returns
+/// whether they have changed.
 fn refresh_context(connection: &mut Connection, own: &Context) -> bool {
     let client = connection.client.as_mut();
     let Some(inherited) = client.and_then(|client| client.inherited.as_mut()) else {
@@ -332,7 +329,7 @@ fn refresh_context(connection: &mut Connection, own: &Context) -> bool {
             true
         }
         Ok(_) => false,
-        // It is gone, and so will be its connection.
+        // The process is gone, and its connection will end, too.
         Err(error) => {
             debug!("context of a client: {error}");
             false

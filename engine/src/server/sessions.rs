@@ -15,7 +15,7 @@ pub struct Session {
     pub own_slots: bool,
     pub started: Instant,
     pub counts: Counts,
-    /// A command of it ran, or was to run: the log has it.
+    /// A command of it ran or was to run, so the log names it.
     pub is_logged: bool,
 }
 
@@ -35,7 +35,7 @@ impl Sessions {
         self.0.iter()
     }
 
-    /// One more connection of a build, which may be its first.
+    /// Adds a connection to a build, or begins the build.
     pub fn enter(&mut self, id: SessionId, pid: u32, name: &[u8], own_slots: bool) {
         let session = self.0.entry(id).or_insert_with(|| Session {
             name: String::from_utf8_lossy(name).into_owned(),
@@ -49,7 +49,7 @@ impl Sessions {
         session.connections += 1;
     }
 
-    /// One connection less. Gives the session back if that was its last one.
+    /// Removes a connection. Returns the session if this was its last one.
     pub fn leave(&mut self, id: &SessionId) -> Option<Session> {
         let session = self.0.get_mut(id)?;
         session.connections -= 1;
@@ -59,7 +59,7 @@ impl Sessions {
         self.0.remove(id)
     }
 
-    /// The session, if it was not logged before. From now on it is.
+    /// The session, the first time that this is asked.
     pub fn log_once(&mut self, id: &SessionId) -> Option<&Session> {
         let session = self.0.get_mut(id).filter(|session| !session.is_logged)?;
         session.is_logged = true;

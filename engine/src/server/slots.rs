@@ -1,8 +1,8 @@
-//! Who may start the next command: slots, shared fairly between sessions.
+//! Decides which command starts next: slots, shared fairly between sessions.
 //!
-//! Pure: sessions and commands are numbers here. The rules are those of `docs/protocol.md`, "Slots": the engine has as
-//! many slots as the largest wish, a session never uses more than its own, the one that uses the fewest goes first, and a
-//! session that runs nothing may always start one, so that a build inside a build goes on.
+//! Pure: sessions and commands are numbers here. `docs/protocol.md`, "Slots", has the rules. The engine has as many
+//! slots as the largest wish. A session never uses more than its own wish. The session that uses the fewest slots goes
+//! first. A session without a running command may always start one, so that a build inside a build goes on.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,7 +15,7 @@ struct Share {
     own: bool,
     running: usize,
     waiting: VecDeque<CommandKey>,
-    /// When it was last given a slot, so that equals take turns.
+    /// Turn of its last grant, so that equal sessions alternate.
     served: u64,
 }
 
@@ -33,7 +33,7 @@ impl Slots {
         share.own |= own;
     }
 
-    /// The last connection of a session has ended. What still runs keeps its slot until `finish`.
+    /// The last connection of a session has ended. Running commands keep their slots until `finish`.
     pub fn withdraw(&mut self, session: &SessionId) {
         if let Some(share) = self.shares.get_mut(session) {
             share.jobs = 0;
@@ -48,15 +48,15 @@ impl Slots {
         self.shares.entry(session).or_default().waiting.push_back(command);
     }
 
-    /// Takes back commands that have not started.
+    /// Removes commands that have not started.
     pub fn retract(&mut self, session: &SessionId, commands: &HashSet<CommandKey>) {
         if let Some(share) = self.shares.get_mut(session) {
             share.waiting.retain(|key| !commands.contains(key));
         }
     }
 
-    /// The next command that may start; it then holds a slot until `finish`. `may` is asked for a session and the number
-    /// of its commands that run, and a yes is a promise that is kept.
+    /// The next command that may start. It holds a slot until `finish`. `may` gets a session and the number of its
+    /// running commands; if it returns true, the command starts.
     pub fn grant(&mut self, mut may: impl FnMut(&SessionId, usize) -> bool) -> Option<CommandKey> {
         let free = self.capacity() > self.shared();
         let candidates = self.shares.iter_mut();
@@ -82,7 +82,7 @@ impl Slots {
         }
     }
 
-    /// How many slots those who share have together.
+    /// Slots of all sessions that share.
     pub fn capacity(&self) -> usize {
         let sharing = self.shares.values().filter(|s| !s.own);
         sharing.map(|s| s.jobs).max().unwrap_or(0)
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_waits_and_lets_others_go_first() {
+    fn a_session_that_may_not_start_lets_others_go_first() {
         let mut slots = Slots::default();
         slots.declare(A, 3, false);
         slots.declare(B, 3, false);

@@ -1,8 +1,10 @@
-//! Where an event comes from, as the one number that epoll keeps for us.
+//! Where an event comes from, encoded as the number that epoll keeps for us.
 //!
-//! Pure. Keys are never used again, so that an event for something that has just gone finds nothing.
+//! Pure. Keys are never reused, so an event for something that is gone finds nothing.
 
-use rustix::event::epoll::EventData;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll::{self, EventData};
 
 use super::connection::ConnectionKey;
 use super::slots::CommandKey;
@@ -12,9 +14,9 @@ pub enum Source {
     Signals,
     Unix,
     Tcp,
-    /// The starters has started commands.
+    /// The starters have started commands.
     Starters,
-    /// The cache has answers.
+    /// The cache threads have finished work.
     Cache,
     /// The guardian has ended.
     Guardian,
@@ -25,7 +27,7 @@ pub enum Source {
     Feed(CommandKey),
     /// There may be a token for a session.
     Tokens(u64),
-    /// The command's captured stream, 0 for output and 1 for errors.
+    /// A captured stream of the command: 0 is standard output, 1 standard error.
     Capture(CommandKey, usize),
 }
 
@@ -47,6 +49,11 @@ impl Source {
             Source::Guardian => (11, 0),
         };
         EventData::new_u64(kind << 56 | key & KEY)
+    }
+
+    /// Watches a descriptor for input.
+    pub fn watch(self, epoll: &OwnedFd, fd: impl AsFd) -> rustix::io::Result<()> {
+        epoll::add(epoll, fd, self.data(), epoll::EventFlags::IN)
     }
 
     pub fn of(data: EventData) -> Source {

@@ -1,9 +1,8 @@
 //! The threads that start commands.
 //!
-//! Between `clone` and `execve` the starting thread stands still, for most of a millisecond where programs are large or
-//! memory is slow to map; one thread would so limit a machine with many processors to some thousand commands a second.
-//! When several commands can start, the event loop hands them to the starters, and hears of children through a mailbox; a
-//! single one it starts itself. The busier the engine, the more commands come together.
+//! Between `clone` and `execve` the starting thread is suspended, for most of a millisecond with large programs. A
+//! single thread could start only some thousand commands a second. When several commands can start, the event loop
+//! hands them to these threads, and gets the processes through a mailbox. A single command it starts itself.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +17,7 @@ use log::debug;
 use super::command::Order;
 use super::slots::CommandKey;
 use crate::observe::trace::Place;
-use crate::park::{Awaited, Begun, NextParts, Parking, Part, Turn};
+use crate::park::{Awaited, Begun, Parking, Part, Turn};
 use crate::process::context::{self, Adjustment};
 use crate::process::headroom::Headroom;
 use crate::process::mailbox::{Bell, Mailbox};
@@ -26,50 +25,46 @@ use crate::process::prompt::make_prompt;
 use crate::process::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::{Stdio, Strings};
 
-/// More threads than this only wait for each other in the kernel.
-const MOST: usize = 16;
+/// More threads would only wait for each other in the kernel.
+const MAX_THREADS: usize = 16;
 
 /// A command to be started.
 pub struct Job {
     pub key: CommandKey,
     pub order: Arc<Order>,
-    pub what: What,
-    /// It notes what it does.
-    pub log: Option<Log>,
-    /// What the command gets as its streams, where that is not the null device.
+    pub work: Work,
+    /// How it is observed.
+    pub trace: Option<TraceSetup>,
+    /// The command's streams. `None` is the null device.
     pub stdio: Arc<[Option<OwnedFd>; 3]>,
     pub processor: Option<usize>,
-    /// Where to note its process for the guardian.
+    /// Where to write its process number for the guardian.
     pub roster_entry: Option<(usize, &'static AtomicI32)>,
-    /// It was begun in haste, and is to be waited for.
+    /// A start that has begun in the event loop, and that a starter waits for.
     pub awaited: Option<Box<Awaited>>,
 }
 
-/// Where a command notes what it does, and the environment in which a program does so that is not parked.
-pub struct Log {
+/// Where a command writes its trace, and the environment for that if the program is not parked.
+pub struct TraceSetup {
     pub place: Place,
     pub env: Strings,
-    /// The command line by which it is observed, where that is not its own.
+    /// The command line that runs it under observation, if it is not its own.
     pub argv: Option<Strings>,
 }
 
-/// The whole of a command or what is left of it.
-pub enum What {
+/// The whole command, or what is left of it.
+pub enum Work {
     Command,
     Part(Part),
-    /// Its driver, which is told how the parts ended.
+    /// Its driver, with the statuses of the parts.
     Driver(Vec<i32>),
 }
 
-/// What became of a job.
 pub struct Started {
     pub key: CommandKey,
     pub at: Instant,
-    pub child: Result<Child, NotStarted>,
-    /// In a parked program.
+    pub begun: Result<Begun, NotStarted>,
     pub is_parked: bool,
-    /// What is left of the command when this ends.
-    pub next_parts: Option<NextParts>,
 }
 
 impl Started {
@@ -77,27 +72,26 @@ impl Started {
         Started {
             key,
             at: Instant::now(),
-            child: Err(NotStarted::engine(error)),
+            begun: Err(NotStarted::engine(error)),
             is_parked: false,
-            next_parts: None,
         }
     }
 }
 
 pub struct Starters {
     jobs: Sender<Job>,
-    own: Hand,
-    starting: Starting,
-    /// How many threads there are, and how many there may be. None ends: what it has started would end with it.
+    own: Starter,
+    shared: Shared,
+    /// Threads that run, and their limit. A thread never ends: the processes that it has started would end with it.
     threads: usize,
     most: usize,
-    /// Jobs that no thread has done yet.
+    /// Jobs that are not done yet.
     open: Arc<AtomicUsize>,
 }
 
-/// What a thread needs to be one of the starters.
+/// What the threads share.
 #[derive(Clone)]
-struct Starting {
+struct Shared {
     orders: Arc<Mutex<Receiver<Job>>>,
     started: Arc<Mailbox<Started>>,
     null: Arc<OwnedFd>,
@@ -109,12 +103,12 @@ impl Starters {
         let (jobs, orders) = mpsc::channel();
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         let null = Arc::new(OwnedFd::from(null));
-        let most = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
-        let own = Hand::new(null.clone(), parking.clone())?;
+        let most = thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS));
+        let own = Starter::new(null.clone(), parking.clone())?;
         Ok(Starters {
             jobs,
             own,
-            starting: Starting {
+            shared: Shared {
                 orders: Arc::new(Mutex::new(orders)),
                 started: Arc::new(Mailbox::new()?),
                 null,
@@ -126,12 +120,12 @@ impl Starters {
         })
     }
 
-    /// Has one of the threads start a command. Where the system gives us none, the caller's does, and waits.
+    /// Has a thread start a command. If the system gives us no thread, the event loop starts it and waits.
     pub fn start(&mut self, job: Job) {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         if open > self.threads && self.threads < self.most {
-            let (starting, open) = (self.starting.clone(), self.open.clone());
-            let work = move || work(starting, &open);
+            let (shared, open) = (self.shared.clone(), self.open.clone());
+            let work = move || work(shared, &open);
             match thread::Builder::new().name("start".to_owned()).spawn(work) {
                 Ok(_) => self.threads += 1,
                 Err(error) => debug!("no thread to start commands: {error}"),
@@ -145,13 +139,13 @@ impl Starters {
         self.open.fetch_sub(1, Ordering::Relaxed);
         let key = job.key;
         let started = self.own.start(job, false);
-        self.starting
+        self.shared
             .started
             .put(started.unwrap_or_else(|_| Started::not(key, &io::ErrorKind::WouldBlock.into())));
     }
 
-    /// Starts a command in the caller's thread: quicker than to wake another, where nothing else is to be done. What would
-    /// have to be waited for goes to one of the threads after all.
+    /// Starts a command in the calling thread, which is faster if there is nothing else to do. If a part of the start
+    /// has to wait, a thread finishes it.
     pub fn start_here(&mut self, job: Job) -> Option<Started> {
         match self.own.start(job, true) {
             Ok(started) => Some(started),
@@ -162,52 +156,57 @@ impl Starters {
         }
     }
 
-    /// Readable when there is something to hear.
+    /// Readable when commands have been started.
     pub fn bell(&self) -> &Bell {
-        &self.starting.started.bell
+        &self.shared.started.bell
     }
 
-    pub fn hear(&self) -> Vec<Started> {
-        self.starting.started.take()
+    pub fn take_started(&self) -> Vec<Started> {
+        self.shared.started.take()
     }
 }
 
-/// What one thread does.
-fn work(starting: Starting, open: &AtomicUsize) {
+fn work(shared: Shared, open: &AtomicUsize) {
     make_prompt(0);
-    let mut hand = Hand::new(starting.null.clone(), starting.parking.clone());
+    let mut inheritance = Starter::new(shared.null.clone(), shared.parking.clone());
     loop {
-        let job = starting.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = shared.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
-        let started = match &mut hand {
-            Ok(hand) => match hand.start(job, false) {
+        let started = match &mut inheritance {
+            Ok(inheritance) => match inheritance.start(job, false) {
                 Ok(started) => started,
-                // Only who is in haste leaves anything to others.
+                // Only a start with `no_wait` returns the job.
                 Err(job) => Started::not(job.key, &io::ErrorKind::WouldBlock.into()),
             },
             Err(error) => Started::not(job.key, error),
         };
         open.fetch_sub(1, Ordering::Relaxed);
-        starting.started.put(started);
+        shared.started.put(started);
     }
 }
 
+/// A process after which nothing of the command is left.
+fn whole_of(child: Child) -> Begun {
+    let next_parts = None;
+    Begun { child, next_parts }
+}
+
 /// What a thread needs to start commands.
-struct Hand {
+struct Starter {
     spawner: Spawner,
     null: Arc<OwnedFd>,
     parking: Arc<Parking>,
 }
 
-impl Hand {
-    fn new(null: Arc<OwnedFd>, parking: Arc<Parking>) -> io::Result<Hand> {
+impl Starter {
+    fn new(null: Arc<OwnedFd>, parking: Arc<Parking>) -> io::Result<Starter> {
         let spawner = Spawner::new()?;
-        Ok(Hand { spawner, null, parking })
+        Ok(Starter { spawner, null, parking })
     }
 
-    /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does. Who is in `haste`
-    /// gets a job back that would take time.
-    fn start(&mut self, mut job: Job, haste: bool) -> Result<Started, Box<Job>> {
+    /// Starts a command. Closes our copies of the command's ends of its pipes, so that they end with the command. With
+    /// `no_wait`, a job that would have to wait is returned.
+    fn start(&mut self, mut job: Job, no_wait: bool) -> Result<Started, Box<Job>> {
         let awaited = job.awaited.take();
         let order = &*job.order;
         let end = |i: usize| job.stdio[i].as_ref().unwrap_or(&self.null).as_fd();
@@ -226,24 +225,21 @@ impl Hand {
             context: &order.context,
             adjustments: &order.adjustments,
             roster_entry: job.roster_entry.map(|(_, place)| place),
-            log: job.log.as_ref().map(|log| log.place).unwrap_or_default(),
+            log: job.trace.as_ref().map(|trace| trace.place).unwrap_or_default(),
             own: [group, pin, None],
         };
-        let launch = match &job.what {
-            What::Part(part) => part.launch(&whole),
+        let launch = match &job.work {
+            Work::Part(part) => part.launch(&whole),
             _ => whole,
         };
-        let turn = match (&job.what, awaited) {
+        let turn = match (&job.work, awaited) {
             (_, Some(awaited)) => self.parking.resume(awaited, job.roster_entry),
-            (What::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, haste),
-            (What::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, haste),
-            (What::Driver(_), None) if haste => Turn::Busy,
-            (What::Driver(statuses), None) => {
+            (Work::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, no_wait),
+            (Work::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, no_wait),
+            (Work::Driver(_), None) if no_wait => Turn::Busy,
+            (Work::Driver(statuses), None) => {
                 match self.parking.conclude(&launch, job.roster_entry, statuses.clone()) {
-                    Ok(child) => Turn::Parked(Begun {
-                        child,
-                        next_parts: None,
-                    }),
+                    Ok(child) => Turn::Parked(whole_of(child)),
                     Err(reason) => {
                         debug!("a driver was not told how its parts ended: {reason}");
                         return Ok(Started::not(job.key, &io::ErrorKind::Other.into()));
@@ -255,17 +251,14 @@ impl Hand {
         let begun = match turn {
             Turn::Parked(begun) => Ok(begun),
             Turn::Plain => {
-                let env = job.log.as_ref().map_or(launch.env, |log| &log.env);
+                let env = job.trace.as_ref().map_or(launch.env, |trace| &trace.env);
                 let argv = job
-                    .log
+                    .trace
                     .as_ref()
-                    .and_then(|log| log.argv.as_ref())
+                    .and_then(|trace| trace.argv.as_ref())
                     .unwrap_or(launch.argv);
                 let launch = Launch { env, argv, ..launch };
-                self.spawner.spawn(&launch).map(|child| Begun {
-                    child,
-                    next_parts: None,
-                })
+                self.spawner.spawn(&launch).map(whole_of)
             }
             Turn::Busy => return Err(Box::new(job)),
             Turn::Awaited(awaited) => {
@@ -273,17 +266,11 @@ impl Hand {
                 return Err(Box::new(job));
             }
         };
-        let at = Instant::now();
-        let (child, next_parts) = match begun {
-            Ok(begun) => (Ok(begun.child), begun.next_parts),
-            Err(why) => (Err(why), None),
-        };
         Ok(Started {
             key: job.key,
-            at,
-            child,
+            at: Instant::now(),
+            begun,
             is_parked,
-            next_parts,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Deadlines in the order in which they come.
 //!
-//! Pure. An alarm is never taken back: whoever receives one looks whether it still matters.
+//! Pure. An alarm is never taken back: its receiver checks whether it still matters.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,25 +10,25 @@ use super::slots::CommandKey;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alarm {
-    /// The greetings of some connections should have come.
+    /// Some connections should have sent their greeting.
     Greetings,
-    /// A frame that had begun should have ended.
+    /// A frame that had begun should be complete.
     Frame(ConnectionKey),
-    /// The command's own time is up.
+    /// The command's timeout is over.
     TimeUp(CommandKey),
-    /// Its process has ended, and a tracer is to be told first.
+    /// The command's process has ended, but a tracer learns of it first.
     End(CommandKey),
-    /// The command was asked to end and has had its time.
+    /// The command was asked to end, and its grace time is over.
     Kill(CommandKey),
-    /// The command has ended, but somebody holds its pipes.
+    /// The command has ended, but another process holds its pipes.
     Abandon(CommandKey),
     /// There may be descriptors for new connections again.
     Accept,
-    /// What held commands back may have passed.
-    Neighbours,
-    /// Something should have been heard of the store.
+    /// The brake may have been released.
+    Neighbors,
+    /// The store should have shown progress.
     Store,
-    /// Nobody has needed the engine for long.
+    /// The engine has been idle for long enough.
     Idle,
 }
 

@@ -1,7 +1,8 @@
-//! Where other stores are, as the setting `remote` names them: `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/PATH][|NAME[=VALUE]]…`, with
-//! blanks between them. `docs/tiers.md` has them all.
+//! The addresses of shared stores, as the setting `remote` has them:
+//! `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/PATH][|NAME[=VALUE]]…`, separated by blanks. `docs/tiers.md` describes
+//! them.
 //!
-//! Pure, and small: `wafcc` links it to tell mistakes. No error repeats a secret.
+//! Pure, and small: `wafcc` links it to report mistakes. No error contains a secret.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use percent_encoding::percent_decode_str;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// Another wafd.
+    /// Another `wafd`, run with `wafd serve`.
     Room,
     Redis,
     Http,
@@ -20,21 +21,21 @@ pub enum Scheme {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Names of our own in one folder.
+    /// Our own names in one folder.
     WebDav,
-    /// `/ac` and `/cas`, as bazel-remote has them.
+    /// `/ac` and `/cas`, as in bazel-remote.
     Bazel,
 }
 
-/// How long a tier may take.
+/// Time limits for one store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub connect: Duration,
-    /// Until an answer begins, and without a byte of it.
+    /// Until an answer begins, and between two of its bytes.
     pub silence: Duration,
     /// For the whole answer.
     pub whole: Duration,
-    /// So long it is left alone at first when it did not answer.
+    /// How long the store is left alone after its first error.
     pub pause: Duration,
 }
 
@@ -52,27 +53,27 @@ impl Default for Limits {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     pub scheme: Scheme,
-    /// By TLS.
+    /// Uses TLS.
     pub is_secure: bool,
     pub user: Option<String>,
     pub password: Option<String>,
-    /// A bucket for S3.
+    /// For S3, the bucket.
     pub host: String,
     pub port: u16,
-    /// Without the slash it begins with.
+    /// Without the leading slash.
     pub path: String,
     pub is_read_only: bool,
     pub limits: Limits,
     pub layout: Layout,
-    /// Its first line is the password, or the token.
+    /// A file whose first line is the password or the token.
     pub token_file: Option<PathBuf>,
-    /// Whoever has signed the server's certificate, instead of those whom the system trusts.
+    /// Certificates of the authorities to trust, instead of the system's.
     pub ca: Option<PathBuf>,
     pub endpoint: Option<String>,
     pub region: Option<String>,
 }
 
-/// As it may be told: without secrets.
+/// Without secrets, so it may be shown.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match (self.scheme, self.is_secure) {
@@ -105,7 +106,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// All that the setting names, in order.
+/// All addresses of the setting, in order.
 pub fn parse_all(text: &str) -> Result<Vec<Address>, String> {
     text.split_ascii_whitespace().map(parse).collect()
 }
@@ -269,7 +270,7 @@ impl Address {
 
 const SECRETS: [&str; 2] = ["access-key=", "secret-key="];
 
-/// The setting as it may be shown, also where it is wrong.
+/// The setting with its secrets hidden, even if it is malformed.
 pub fn without_secrets(text: &str) -> String {
     let all: Vec<_> = text.split_ascii_whitespace().map(hide).collect();
     all.join(" ")
@@ -279,7 +280,7 @@ fn hide(address: &str) -> String {
     let mut parts = address.split('|');
     let first = parts.next().unwrap_or_default();
     let (scheme, rest) = first.split_once("://").unwrap_or(("", first));
-    // Whoever forgets to write %2F for a slash in a password means all of it, too.
+    // A user may forget to write %2F for a slash in a password. Everything before the last @ is hidden.
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
     let mut shown = match scheme {
         "" => String::new(),
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_hides_secrets() {
+    fn secrets_are_not_shown() {
         assert_eq!(
             without_secrets("tcp://t@h:1 redis://h/0 s3://b|secret-key=x|region=r"),
             "tcp://***@h:1 redis://h/0 s3://b|secret-key=***|region=r"

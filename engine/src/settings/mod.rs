@@ -1,7 +1,8 @@
-//! What can be set, where it is set, and what holds: variables over the user's file over the store's file over defaults.
+//! The settings and their values: variables override the user's file, which overrides the store's file and the
+//! defaults.
 //!
-//! Pure but for `Settings::load`. A mistake in a setting never stops a command: the setting below it holds, and whoever
-//! asks for the settings is told.
+//! Pure except for `Settings::load`. A mistake in a setting never stops a command: the next lower value applies, and
+//! `wafcc --show-config` reports the mistake.
 
 pub mod address;
 pub mod place;
@@ -18,10 +19,10 @@ use self::table::{Kind, Reader, Row, ROWS};
 use crate::bytes::quantity;
 use crate::trust::signature;
 
-/// How far entries are compressed.
+/// The compression of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Where it pays.
+    /// If it makes the entry smaller.
     Auto,
     No,
     Level(u8),
@@ -61,7 +62,7 @@ impl Key {
         self.row().variable
     }
 
-    /// An engine that runs takes it over; the others it reads when it starts.
+    /// Whether a running engine can take over a new value. Other settings are read at its start.
     pub fn holds_at_once(self) -> bool {
         self.row().reader == Reader::Engine
     }
@@ -70,7 +71,7 @@ impl Key {
         self.row().reader != Reader::Client
     }
 
-    /// The setting of this name; an unknown one is named with the nearest known.
+    /// The setting of this name. For an unknown name, the error has the nearest known one.
     pub fn named(name: &str) -> Result<Key, String> {
         if let Some(key) = Key::all().find(|key| key.name() == name) {
             return Ok(key);
@@ -81,7 +82,7 @@ impl Key {
         Err(format!("there is no setting {name}{hint}"))
     }
 
-    /// Whether it can be set to this; says what it can be set to.
+    /// Checks a value. The error says which values are allowed.
     pub fn check(self, value: &OsStr) -> Result<(), String> {
         let text = || value.to_str().ok_or_else(|| "not UTF-8".to_owned());
         let checked = match self.row().kind {
@@ -119,7 +120,7 @@ fn level(text: &str) -> Result<Compression, String> {
     }
 }
 
-/// How many letters have to be changed, added or left out to make one word of the other.
+/// Edit distance: letters to change, add or remove to turn one word into the other.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -140,13 +141,12 @@ struct Value {
 
 pub struct Settings {
     values: Vec<Value>,
-    /// What was set wrongly and does not hold, in words.
+    /// Descriptions of wrong values, which do not apply.
     pub mistakes: Vec<String>,
-    /// The store, if its file system may hang; what stands in it was read only if it answered.
+    /// Whether the store answers, if its file system may hang. A silent store's file of settings is not read.
     pub distant: Option<Distant>,
 }
 
-/// A store on a file system that may hang.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distant {
     Answers,
@@ -166,12 +166,12 @@ impl Settings {
         }
     }
 
-    /// What holds for this process; `look` finds out whether a store answers whose file system may hang.
+    /// The settings of this process. `look` finds out whether a store on a file system that may hang answers.
     pub fn load(look: fn(&Path) -> Option<Distant>) -> Settings {
         Settings::load_with(None, look)
     }
 
-    /// What would hold if this were the store; for the engine, which has threads to wait for it.
+    /// The settings as if this were the store. For the engine, which has threads that can wait for a store.
     pub fn load_of(store: Option<&Path>) -> Settings {
         Settings::load_with(store, |_| None)
     }
@@ -190,7 +190,7 @@ impl Settings {
             settings.take_file(file);
         }
         settings.take_variables(variables());
-        // The store's own file is below all others, but which store it is they tell.
+        // The store's own file has the lowest priority, but the other sources say which store it is.
         let own = place::store_file(&settings).filter(|own| user.as_ref() != Some(own));
         let distant = place::store(&settings).and_then(|store| look(&store));
         settings.distant = distant;
@@ -220,7 +220,7 @@ impl Settings {
         }
     }
 
-    /// An empty variable is as good as none. For a switch any other word than the ones for *no* is *yes*.
+    /// An empty variable counts as not set. A switch is on for every word that does not mean *no*.
     fn take_variables(&mut self, variables: impl Iterator<Item = (Key, OsString)>) {
         for (key, mut value) in variables.filter(|(_, value)| !value.is_empty()) {
             if matches!(key.row().kind, Kind::Switch) && switch(&value).is_none() {
@@ -243,7 +243,8 @@ impl Settings {
 
     fn set(&mut self, key: Key, value: OsString, origin: Origin) -> Result<(), String> {
         let checked = key.check(&value);
-        // A mistake in whom to trust must not mean that everybody is trusted: it holds, and the engine takes nothing.
+        // A mistake in keys must not mean that every key is trusted. So the wrong value applies, and the engine then
+        // accepts nothing.
         if checked.is_ok() || matches!(key, Key::SigningKey | Key::TrustedKeys) {
             self.values[key as usize] = Value { value, origin };
         }
@@ -254,7 +255,7 @@ impl Settings {
         &self.values[key as usize].value
     }
 
-    /// As it may be shown to anybody.
+    /// Without secrets.
     pub fn shown(&self, key: Key) -> String {
         let text = self.text(key).to_string_lossy();
         match key.row().kind {
@@ -263,7 +264,7 @@ impl Settings {
         }
     }
 
-    /// The same for programs.
+    /// The same as JSON.
     pub fn json(&self, key: Key) -> serde_json::Value {
         match key.row().kind {
             Kind::Switch => self.is_on(key).into(),
@@ -279,28 +280,29 @@ impl Settings {
         switch(self.text(key)) == Some(true)
     }
 
-    /// A folder, absolute; `None` where none is set.
+    /// An absolute folder. `None` if it is not set.
     pub fn folder(&self, key: Key) -> Option<PathBuf> {
         let text = Some(self.text(key)).filter(|text| !text.is_empty())?;
         std::path::absolute(text).ok()
     }
 
     pub fn max_size(&self) -> u64 {
-        let text = self.text(Key::MaxSize).to_str();
-        text.and_then(|text| quantity::size(text).ok()).unwrap_or_default()
+        self.parsed(Key::MaxSize, quantity::size).unwrap_or_default()
     }
 
     pub fn compression(&self) -> Compression {
-        let text = self.text(Key::Compression).to_str();
-        text.and_then(|text| level(text).ok()).unwrap_or(Compression::Auto)
+        self.parsed(Key::Compression, level).unwrap_or(Compression::Auto)
     }
 
     pub fn audit(&self) -> f64 {
-        let text = self.text(Key::Audit).to_str();
-        text.and_then(|text| quantity::percent(text).ok()).unwrap_or_default()
+        self.parsed(Key::Audit, quantity::percent).unwrap_or_default()
     }
 
-    /// Files on which every command depends, whether it reads them or not.
+    fn parsed<T>(&self, key: Key, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+        self.text(key).to_str().and_then(|text| parse(text).ok())
+    }
+
+    /// Files on which every command depends, even if it does not read them.
     pub fn extra_files(&self) -> Vec<PathBuf> {
         let all = env::split_paths(self.text(Key::ExtraFiles));
         all.filter(|path| !path.as_os_str().is_empty()).collect()
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_told_and_does_not_hold() {
+    fn a_wrong_value_is_reported_and_does_not_apply() {
         let settings = with_variables(&[(Key::MaxSize, "much"), (Key::Audit, "200"), (Key::Compression, "zip")]);
         assert_eq!((settings.max_size(), settings.audit()), (5_000_000_000, 0.0));
         assert_eq!(settings.compression(), Compression::Auto);
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_whom_to_trust_is_told_and_trusts_nobody() {
+    fn a_mistake_in_trusted_keys_is_reported_and_trusts_no_key() {
         let settings = with_variables(&[(Key::TrustedKeys, "ed25519:1"), (Key::SigningKey, "keys/ci")]);
         assert_eq!(settings.mistakes.len(), 2);
         assert_eq!(settings.text(Key::TrustedKeys), "ed25519:1");
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_holds_with_its_origin() {
+    fn the_higher_value_applies_with_its_origin() {
         let mut below = with_variables(&[(Key::Namespace, "below"), (Key::MaxSize, "1G")]);
         below.take_all(with_variables(&[(Key::Namespace, "above")]));
         assert_eq!(

@@ -1,8 +1,8 @@
-//! Where things are: the files of settings, the store, and the runtime folder of the engine that keeps that store.
+//! Paths: the files of settings, the store, and the runtime folder of the engine that keeps that store.
 //!
-//! One engine keeps one store: the first default store that is asked for is kept by the engine that builds use anyway, whose
-//! folder then has a link that leads there. Every other store has an engine of its own, in a folder whose name comes from
-//! the store's; so has the default store of somebody with another home and the same runtime folder.
+//! One engine keeps one store. The first default store that is used belongs to the engine of the usual runtime folder,
+//! which then has a link to the store. Every other store has an engine of its own, in a folder whose name is derived
+//! from the store's path. This includes the default store of another home folder with the same runtime folder.
 
 use std::env;
 use std::fs;
@@ -19,7 +19,7 @@ fn set(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The base folder of the XDG rules: relative ones do not count there.
+/// The base folder of the XDG rules, which ignore relative paths.
 fn base(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |path: &PathBuf| path.is_absolute();
     set(variable)
@@ -27,17 +27,17 @@ fn base(variable: &str, below_home: &str) -> Option<PathBuf> {
         .or_else(|| Some(set("HOME").filter(absolute)?.join(below_home)))
 }
 
-/// `$WAFCC_CONFIGPATH` names the one file that counts.
+/// `$WAFCC_CONFIGPATH` replaces all other files of settings.
 pub fn is_file_chosen() -> bool {
     set("WAFCC_CONFIGPATH").is_some()
 }
 
-/// Where the user's settings are, unless a file is chosen.
+/// The folder of the user's settings, unless a file is chosen.
 pub fn user_folder() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("wafcc"))
 }
 
-/// The user's file of settings, whether it is there or not.
+/// The user's file of settings. It may not exist.
 pub fn user_file() -> Option<PathBuf> {
     set("WAFCC_CONFIGPATH").or_else(|| Some(user_folder()?.join(FILE)))
 }
@@ -47,7 +47,8 @@ pub fn store_file(settings: &Settings) -> Option<PathBuf> {
     Some(store(settings)?.join(FILE))
 }
 
-/// Where `--set-config` writes: into the chosen file, else that of a store that a variable names, else the user's.
+/// The file that `--set-config` changes: the chosen file, else the file of the store that a variable names, else the
+/// user's file.
 pub fn file_to_change(settings: &Settings) -> Option<PathBuf> {
     if set(Key::CacheDir.variable()).is_some() && !is_file_chosen() {
         store_file(settings)
@@ -60,12 +61,11 @@ fn default_store() -> Option<PathBuf> {
     Some(base("XDG_CACHE_HOME", ".cache")?.join("wafcc"))
 }
 
-/// The folder of the store; `None` where the environment has no place for one.
+/// The folder of the store. `None` if the environment names no place for one.
 pub fn store(settings: &Settings) -> Option<PathBuf> {
     settings.folder(Key::CacheDir).or_else(default_store)
 }
 
-/// The runtime folder of the engine that keeps this store.
 pub fn runtime(store: Option<&Path>) -> Folder {
     let usual = Folder::from_environment();
     let Some(store) = store else { return usual };
@@ -80,17 +80,18 @@ pub fn runtime(store: Option<&Path>) -> Folder {
     }
 }
 
-/// The store that the engine of this folder keeps, or has kept: nobody's but the first one's, until the folder is removed.
+/// The store that the engine of this folder keeps. It stays the same until the folder is removed.
 pub fn kept_store(folder: &Folder) -> Option<PathBuf> {
     fs::read_link(folder.store()).ok().filter(|store| store.is_absolute())
 }
 
-/// By whatever name.
+/// Whether both paths lead to the same store.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one) == real(other)
 }
 
-/// The runtime folder of a store that is not the usual one: below the usual folder, or beside the one in /tmp where a socket's address could not hold that.
+/// The runtime folder for a store that is not the usual one: below the usual folder, or in /tmp if that name is too
+/// long for a socket.
 pub fn of_store(usual: &Folder, real: &Path) -> Folder {
     let both = [usual.path().as_os_str().as_bytes(), real.as_os_str().as_bytes()].join(&0);
     let name = format!("{:016x}", mixed(&both));
@@ -103,14 +104,14 @@ pub fn of_store(usual: &Folder, real: &Path) -> Folder {
     }
 }
 
-/// FNV-1a: nobody gains by two stores of one name, and a digest of the cache's kind first asks the processor what it can, which takes
-/// longer than all else here on a virtual machine.
+/// FNV-1a. The names need no protection against collisions. BLAKE3 first asks the processor for its features, which
+/// takes longer than all else here on a virtual machine.
 pub fn mixed(bytes: &[u8]) -> u64 {
     let mix = |known: u64, byte: &u8| (known ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// The path without links, also while its last folders are not there.
+/// The path without links. Its last folders may be missing.
 fn real(path: &Path) -> PathBuf {
     match (fs::canonicalize(path), path.parent(), path.file_name()) {
         (Ok(real), ..) => real,

@@ -1,6 +1,6 @@
-//! A file of settings: lines `name = value`, empty ones, and comments that begin with `#`.
+//! A file of settings: lines `name = value`, empty lines, and comments that begin with `#`.
 //!
-//! Knows nothing of what can be set. Values are taken as they are: no quotes, no variables.
+//! Does not know which settings exist. Values are literal: no quotes, no variables.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use crate::files::regular;
 
-/// Nobody sets that much; a device or a wrong file is not read to its end.
+/// No file of settings is that large. A device or a wrong file is not read to its end.
 const CAP: u64 = 1 << 20;
 
-/// The whole text; `None` where no file is.
+/// The whole text. `None` if there is no file.
 pub fn read(path: &Path) -> Result<Option<String>, String> {
     let mut text = String::new();
     let file = match regular::open_named(path) {
         Ok(file) => file,
-        Err(error) if is_absence(&error) => return Ok(None),
+        Err(error) if regular::is_absent(&error) => return Ok(None),
         Err(error) => return Err(format!("open {}: {error}", path.display())),
     };
     match file.take(CAP).read_to_string(&mut text) {
@@ -26,13 +26,9 @@ pub fn read(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
-}
-
 type Line<'a> = Result<(&'a str, &'a str), String>;
 
-/// Names and values with the number of their line.
+/// Names and values, with their line numbers.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, Line<'_>)> {
     let numbered = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
     let meant = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -42,7 +38,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, Line<'_>)> {
     })
 }
 
-/// The text with one setting changed where it stands, or added; comments and all else stay.
+/// The text with one setting changed in its place, or added at the end. All else stays.
 fn change(text: &str, name: &str, value: &str) -> String {
     let is_it = |line: &str| matches!(lines(line).next(), Some((_, Ok((n, _)))) if n == name);
     let mut out = String::new();
@@ -61,9 +57,9 @@ fn change(text: &str, name: &str, value: &str) -> String {
     out
 }
 
-/// Changes one setting of a file, which others see as it was or as it becomes.
+/// Changes one setting in a file. Other programs see the old or the new file.
 pub fn write(path: &Path, name: &str, value: &str) -> Result<(), String> {
-    // A link to a file that is kept elsewhere stays one.
+    // If the path is a link, its target is changed and the link stays.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let text = read(&path)?.unwrap_or_default();
     replace(&path, &change(&text, name, value)).map_err(|e| format!("write {}: {e}", path.display()))

@@ -1,34 +1,34 @@
-//! The table of settings: all that is known of each, in one row.
+//! The table of settings: one row for each, with all that is known of it.
 //!
-//! A setting is added here. Its name in files and options, its variable, the check of its value and its row in
-//! `docs/wafcc.md` (written by `examples/manual.rs`) come from its row.
+//! To add a setting, add a row here. Its name in files and options, its variable, the check of its value, and its row
+//! in `docs/wafcc.md` (written by `examples/manual.rs`) come from that row.
 
-/// What values a setting can have.
+/// The kinds of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Absolute once it is read: relative ones belong to the folder in which we are, as for ccache.
+    /// Made absolute when it is read. A relative folder belongs to the current folder, as in ccache.
     Folder,
     Switch,
     Size,
     Level,
     Text,
-    /// Files, with colons between them.
+    /// Files, separated by colons.
     Files,
     Percent,
-    /// Of stores that machines share, with blanks between them.
+    /// Addresses of shared stores, separated by blanks.
     Addresses,
     /// The file of a private key.
     PrivateKey,
-    /// Public keys and files of them, with blanks between.
+    /// Public keys and files of public keys, separated by blanks.
     PublicKeys,
 }
 
-/// Which program acts on a setting. An engine that runs has to be told when one of its settings changes.
+/// The program that uses a setting. A running engine has to be told when one of its settings changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     Client,
     Engine,
-    /// The engine, when it starts.
+    /// The engine, only when it starts.
     EngineStart,
 }
 
@@ -39,9 +39,9 @@ pub struct Row {
     pub kind: Kind,
     pub default: &'static str,
     pub reader: Reader,
-    /// Names of the same setting in ccache, with `, ` between them.
+    /// The names of the same setting in ccache, separated by `, `.
     pub ccache: &'static str,
-    /// For the document, in Markdown.
+    /// The description for `docs/wafcc.md`, in Markdown.
     pub about: &'static str,
 }
 
@@ -51,7 +51,6 @@ macro_rules! settings {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Key { $(#[doc = $about] $key),* }
 
-        /// In the order of [`Key`].
         pub const ROWS: [Row; [$(Key::$key),*].len()] = [$(Row {
             key: Key::$key,
             name: $name,
@@ -100,7 +99,7 @@ settings! {
         "public keys, and files of public keys, separated by blanks. Only entries that one of them signed are taken from shared stores";
 }
 
-/// The table as `docs/wafcc.md` has it.
+/// The table for `docs/wafcc.md`.
 pub fn document() -> String {
     let head = "| setting | variable | default | ccache calls it |\n| --- | --- | --- | --- |\n";
     ROWS.iter().fold(head.to_owned(), |text, row| text + &row.document())

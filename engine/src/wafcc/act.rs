@@ -1,8 +1,7 @@
-//! Does what the options ask for, and says what came of it on standard output.
+//! Performs what the options ask for, and prints the results.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,21 +11,23 @@ use serde_json::{json, Value};
 
 use super::ask;
 use super::distant;
-use super::options::Act;
+use super::options::Action;
 use super::run::Home;
 use super::trouble;
 use crate::bytes::path_text;
 use crate::bytes::quantity::show_size;
 use crate::report::explanation::Explanation;
+use crate::report::print;
 use crate::report::question::{Answer, Request};
+use crate::report::statistics::Statistics;
 use crate::settings::place;
 use crate::settings::settings_file;
 use crate::settings::{Distant, Key, Settings};
 use crate::trust::signature;
 
-pub fn perform(act: Act) -> Result<(), String> {
-    if let Act::Print(text) = &act {
-        return say(text);
+pub fn perform(act: Action) -> Result<(), String> {
+    if let Action::Print(text) = &act {
+        return print(text);
     }
     let settings = Settings::load(distant::look_at);
     if settings.distant == Some(Distant::Silent) {
@@ -37,57 +38,64 @@ pub fn perform(act: Act) -> Result<(), String> {
         ));
     }
     match act {
-        Act::Print(_) => Ok(()),
-        Act::ShowConfig { json } => show_config(&settings, json),
-        Act::GetConfig(name) => get_config(&settings, &name),
-        Act::SetConfig(key, value) => set_config(&settings, key, &value),
-        Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
-        Act::AuditReport => report_audits(&settings),
-        Act::Explain { outputs, json } => explain(&settings, &outputs, json),
-        Act::NewSigningKey(file) => make_key(file),
-        Act::Request(request) => answer(&ask::ask(&settings, request)?),
-        Act::Shutdown => ask::shut_down(&settings),
+        Action::Print(_) => Ok(()),
+        Action::ShowConfig { json } => show_config(&settings, json),
+        Action::GetConfig(name) => get_config(&settings, &name),
+        Action::SetConfig(key, value) => set_config(&settings, key, &value),
+        Action::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
+        Action::AuditReport => report_audits(&settings),
+        Action::Explain { outputs, json } => explain(&settings, &outputs, json),
+        Action::NewSigningKey(file) => make_key(file),
+        Action::Request(request) => answer(&ask::ask(&settings, request)?),
+        Action::Shutdown => ask::shut_down(&settings),
     }
 }
 
-/// As the engine knows outputs: absolute, and as text.
+/// The engine knows outputs by absolute paths.
 fn absolute(output: &OsStr) -> Result<PathBuf, String> {
     std::path::absolute(output).map_err(|e| format!("{}: {e}", path_text::show(output)))
 }
 
-/// Commands that ran without the engine are in none of its counts.
-fn tell_trouble(settings: &Settings) {
-    if let Some(trouble) = trouble::told(&Home::of(settings).folder) {
+/// Commands that ran without the engine are not in its counts.
+fn warn_of_trouble(settings: &Settings) {
+    if let Some(trouble) = trouble::read_note(&Home::of(settings).folder) {
         let (count, reason) = (trouble.commands, trouble.reason);
         eprintln!("wafcc: {count} commands ran without the engine: {reason}");
     }
 }
 
 fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
-    tell_trouble(settings);
+    warn_of_trouble(settings);
+    let statistics = statistics(settings)?;
+    print(match json {
+        true => format!("{:#}\n", statistics.json()),
+        false => statistics.show(verbose),
+    })
+}
+
+fn statistics(settings: &Settings) -> Result<Box<Statistics>, String> {
     match ask::ask(settings, Request::Statistics)? {
-        Answer::Statistics(statistics) if json => say(&format!("{:#}\n", statistics.json())),
-        Answer::Statistics(statistics) => say(&statistics.show(verbose)),
-        _ => Err("the engine answered something else".to_owned()),
+        Answer::Statistics(statistics) => Ok(statistics),
+        _ => Err("the engine did not answer with statistics".to_owned()),
     }
 }
 
 fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), String> {
-    tell_trouble(settings);
+    warn_of_trouble(settings);
     let paths: Vec<_> = outputs
         .iter()
         .map(|output| absolute(output))
         .collect::<Result<_, _>>()?;
     if paths.is_empty() {
-        let last = ask_why(settings, None)?;
+        let last = explanations(settings, None)?;
         return match &last[..] {
-            all if json => say_json(all),
-            [] => say("nothing was asked for, or all is forgotten\n"),
-            all => say(&all.iter().map(Explanation::show_dated).collect::<String>()),
+            all if json => print_json(all),
+            [] => print("nothing was asked for, or all is forgotten\n"),
+            all => print(all.iter().map(Explanation::show_dated).collect::<String>()),
         };
     }
     let told = paths.iter().map(|path| {
-        let mut found = ask_why(settings, Some(path_text::show(path)))?.pop();
+        let mut found = explanations(settings, Some(path_text::show(path)))?.pop();
         if let Some(found) = found.as_mut().filter(|found| was_written_after(path, found.at)) {
             found.why.push(WRITTEN_AFTER.to_owned());
         }
@@ -95,53 +103,51 @@ fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), 
     });
     let told = told.collect::<Result<Vec<_>, String>>()?;
     if json {
-        return say_json(&told.into_iter().filter_map(|(_, found)| found).collect::<Vec<_>>());
+        return print_json(&told.into_iter().filter_map(|(_, found)| found).collect::<Vec<_>>());
     }
     let line = |(path, found): &(&PathBuf, Option<Explanation>)| match found {
         Some(found) => found.show(),
         None => format!("{}: not asked for, or forgotten\n", path_text::show(path)),
     };
-    say(&told.iter().map(line).collect::<String>())
+    print(told.iter().map(line).collect::<String>())
 }
 
 const WRITTEN_AFTER: &str = "it was written again after that, by something that the cache was not asked for";
-/// Seconds by which the clocks of a file system and of the machine may differ.
-const SKEW: u64 = 2;
+/// How much the clocks of a file system and of the machine may differ, in seconds.
+const CLOCK_SKEW: u64 = 2;
 
-/// Who asks of a file means the file that is there.
+/// The user asks about the file as it is now.
 fn was_written_after(path: &Path, at: u64) -> bool {
-    // A link into the store has the time at which it was used last, in whatever place.
+    // A link into the store has the time of its last use, in whichever folder.
     let found = fs::metadata(path).ok().filter(|status| status.nlink() == 1);
     let modified = found.and_then(|status| status.modified().ok());
     let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-    since.is_some_and(|since| since.as_secs() > at + SKEW)
+    since.is_some_and(|since| since.as_secs() > at + CLOCK_SKEW)
 }
 
-fn ask_why(settings: &Settings, output: Option<String>) -> Result<Vec<Explanation>, String> {
+fn explanations(settings: &Settings, output: Option<String>) -> Result<Vec<Explanation>, String> {
     match ask::ask(settings, Request::Explain { output })? {
         Answer::Explanations(all) => Ok(all),
         _ => Err("the engine answered something else".to_owned()),
     }
 }
 
-fn say_json(all: &[Explanation]) -> Result<(), String> {
+fn print_json(all: &[Explanation]) -> Result<(), String> {
     let all: Vec<_> = all.iter().map(Explanation::json).collect();
-    say(&format!("{:#}\n", Value::from(all)))
+    print(format!("{:#}\n", Value::from(all)))
 }
 
 fn answer(answer: &Answer) -> Result<(), String> {
     match answer {
-        Answer::Removed { entries, bytes } => say(&format!("Removed {entries} entries, {}\n", show_size(*bytes))),
+        Answer::Removed { entries, bytes } => print(format!("Removed {entries} entries, {}\n", show_size(*bytes))),
         _ => Ok(()),
     }
 }
 
-/// A difference is an error, for whoever runs this at the end of a test.
+/// A difference is an error, so that a test script fails.
 fn report_audits(settings: &Settings) -> Result<(), String> {
-    let Answer::Statistics(statistics) = ask::ask(settings, Request::Statistics)? else {
-        return Err("the engine did not answer with statistics".to_owned());
-    };
-    say(&statistics.show_audit_report())?;
+    let statistics = statistics(settings)?;
+    print(statistics.show_audit_report())?;
     match statistics.different {
         0 => Ok(()),
         n => Err(format!(
@@ -150,13 +156,13 @@ fn report_audits(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// Each setting with its origin, and the places that follow from them; what was set wrongly is an error.
+/// Prints each setting with its origin, and the paths that follow from them. A wrong value is an error.
 fn show_config(settings: &Settings, json: bool) -> Result<(), String> {
     let text = match json {
         true => format!("{:#}\n", config_json(settings)?),
         false => config_text(settings)?,
     };
-    say(&text)?;
+    print(&text)?;
     match &settings.mistakes[..] {
         [] => Ok(()),
         mistakes => Err(mistakes.join("; ")),
@@ -176,7 +182,7 @@ fn config_text(settings: &Settings) -> Result<String, String> {
     Ok(text)
 }
 
-/// The same for programs: a switch is true or false, and a place that is nowhere null.
+/// The same for programs: a switch is true or false, and a missing place is null.
 fn config_json(settings: &Settings) -> Result<Value, String> {
     let told = |key: Key| json!({"value": settings.json(key), "origin": settings.origin(key).to_string()});
     let values: serde_json::Map<_, _> = Key::all().map(|key| (key.name().to_owned(), told(key))).collect();
@@ -190,7 +196,7 @@ fn config_json(settings: &Settings) -> Result<Value, String> {
     Ok(json!({"settings": values, "places": places, "mistakes": settings.mistakes}))
 }
 
-/// The public half goes to standard output, for whoever puts it into a setting by a script.
+/// The public key goes to standard output, so that scripts can use it.
 fn make_key(file: Option<OsString>) -> Result<(), String> {
     let usual = || place::user_folder().map(|folder| folder.join("signing.key"));
     let is_usual = file.is_none();
@@ -207,7 +213,7 @@ fn make_key(file: Option<OsString>) -> Result<(), String> {
         path.display()
     );
     eprintln!("on machines that read, trusted_keys = the public key:");
-    say(&format!("{public}\n"))
+    print(format!("{public}\n"))
 }
 
 pub const PLACES: [&str; 3] = ["store", "runtime_dir", "config_path"];
@@ -222,7 +228,7 @@ fn place_of(settings: &Settings, name: &str) -> Result<Option<PathBuf>, String> 
     }
 }
 
-/// A place as its bytes are: `rm -rf "$(wafcc --get-config store)"` must mean it.
+/// A place as raw bytes, so that `rm -rf "$(wafcc --get-config store)"` works for any name.
 fn get_config(settings: &Settings, name: &str) -> Result<(), String> {
     let mut value = if PLACES.contains(&name) {
         let path = place_of(settings, name)?.unwrap_or_else(|| NOWHERE.into());
@@ -231,7 +237,7 @@ fn get_config(settings: &Settings, name: &str) -> Result<(), String> {
         settings.shown(Key::named(name)?).into_bytes()
     };
     value.push(b'\n');
-    say_bytes(&value)
+    print(&value)
 }
 
 fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
@@ -240,26 +246,16 @@ fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> 
         return Err("cache_dir: a store's own file cannot say where the store is; unset WAFCC_DIR first".to_owned());
     }
     settings_file::write(&path, key.name(), value)?;
-    // A variable is above the file: what holds is what the engine has to hear.
+    // A variable overrides the file. The engine has to hear the value that applies.
     let settings = Settings::load(distant::look_at);
     match settings.text(key).to_str() {
         Some(holds) if key.concerns_the_engine() && key.holds_at_once() => ask::tell(&settings, key, holds),
         Some(_) if key.concerns_the_engine() && ask::is_there(&settings) => {
             let name = key.name();
-            say(&format!(
+            print(format!(
                 "{name} holds from the engine's next start on: wafcc --shutdown\n"
             ))
         }
         _ => Ok(()),
     }
-}
-
-fn say(text: &str) -> Result<(), String> {
-    say_bytes(text.as_bytes())
-}
-
-fn say_bytes(bytes: &[u8]) -> Result<(), String> {
-    let mut out = std::io::stdout();
-    let said = out.write_all(bytes).and_then(|()| out.flush());
-    said.map_err(|e| format!("write to standard output: {e}"))
 }

@@ -1,4 +1,4 @@
-//! Asks the engine of a store, which is started if need be: its counts outlive it.
+//! Asks the engine of a store about it. An engine is started if there is none, since the counts are in the store.
 
 use std::io;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use crate::client::{Client, Unserved};
 use crate::report::question::{Answer, Question, Request};
 use crate::settings::{Key, Settings};
 
-/// Removing a whole store from a slow disk takes its time.
+/// Removing a whole store from a slow disk takes time.
 const WORK_TIME: Duration = Duration::from_secs(600);
-/// Telling what is known does not.
+/// Reports do not.
 const TELL_TIME: Duration = Duration::from_secs(15);
 const STOP_TIME: Duration = Duration::from_secs(60);
 
-/// The engine's answer; a refusal is an error.
+/// The engine's answer. A refusal is an error.
 pub fn ask(settings: &Settings, request: Request) -> Result<Answer, String> {
     let home = Home::of(settings);
     put(&home, request, || home.connect())
 }
 
-/// Tells an engine that runs; one that starts later reads its settings itself.
+/// Tells a running engine a new value. An engine that starts later reads its settings itself.
 pub fn tell(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
     let home = Home::of(settings);
     let request = Request::Set {
@@ -33,12 +33,12 @@ pub fn tell(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
     }
 }
 
-/// An engine runs, with settings of its own.
+/// Whether an engine runs, with settings of its own.
 pub fn is_there(settings: &Settings) -> bool {
     connect(&Home::of(settings)).is_ok()
 }
 
-/// Ends the engine when its commands have ended; none is as good.
+/// Ends the engine when its commands have ended. If no engine runs, nothing is to be done.
 pub fn shut_down(settings: &Settings) -> Result<(), String> {
     let home = Home::of(settings);
     let failed = |e: io::Error| format!("the engine did not stop: {e}; `wafd stop --now` ends its commands too");

@@ -1,7 +1,7 @@
-//! What we are called for: the real program behind a name, and what it will be called.
+//! The command that we are called for: the real program behind a name, and the name it will get.
 //!
-//! Knows nothing of the engine. The name is looked for along `PATH` as `execvp` does, but compiler caches that stand
-//! there under a compiler's name are passed over, ourselves and others: two that look for each other would do so for ever.
+//! Does not know the engine. The name is searched along `PATH` as `execvp` does. Compiler caches under a compiler's
+//! name are skipped, ourselves and others: two caches that find each other would never end.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,44 +11,44 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// What the programs are called, links resolved, that stand in for compilers only to cache.
+/// The names of compiler caches that replace a compiler, with links resolved.
 const CACHES: [&[u8]; 3] = [b"wafcc", b"ccache", b"sccache"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     pub program: PathBuf,
-    /// What the program will see as its own name.
+    /// The name that the program gets as its argv[0].
     pub name: OsString,
     pub args: Vec<OsString>,
     pub how: How,
-    /// Files that it is to make, where the caller has named them.
+    /// Files that the command makes, if the caller has named them.
     pub outputs: Vec<OsString>,
 }
 
-/// What is to be cached.
+/// How the command is to be cached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum How {
-    /// Compiles; other commands if the settings say so.
+    /// Compiles are cached, other commands only if the settings say so.
     #[default]
     AsSet,
-    /// Any command, by what it is seen to depend on.
+    /// Any command is cached, by its recorded accesses.
     ByFacts,
-    /// It only runs within the slots.
+    /// It only uses the engine's slots.
     Uncached,
 }
 
 impl Call {
-    pub fn find(name: &OsStr, args: Vec<OsString>, how: How) -> Result<Call, Unfound> {
+    pub fn find(name: &OsStr, args: Vec<OsString>, how: How) -> Result<Call, NotFound> {
         let found = if name.as_bytes().contains(&b'/') {
             find_at(Path::new(name))
         } else {
-            find_along_path(name)
+            find_in_path(name)
         };
         let (program, name) = match found {
             Ok(found) => found,
             Err((words, is_hidden)) => {
                 let name = name.to_owned();
-                return Err(Unfound {
+                return Err(NotFound {
                     words,
                     is_hidden,
                     name,
@@ -66,20 +66,20 @@ impl Call {
     }
 }
 
-/// Nothing that we know to be a program.
+/// No program of this name was found.
 #[derive(Debug)]
-pub struct Unfound {
+pub struct NotFound {
     pub words: String,
-    /// There is only ourselves, or another cache: the system would find that.
+    /// Only a compiler cache has this name. The system would run that.
     pub is_hidden: bool,
     pub name: OsString,
     pub args: Vec<OsString>,
 }
 
-/// Where a program is and what it is called; or why there is none, and whether that is for a cache in the way.
+/// A program's path and name. The error has a message, and says whether a compiler cache was skipped.
 type Found = Result<(PathBuf, OsString), (String, bool)>;
 
-/// Whether what is called like that is ourselves under our own name: two launchers have met.
+/// Whether this name leads to ourselves under our own name: two launchers were set.
 pub fn is_us(name: &OsStr) -> bool {
     let path = Path::new(name);
     if path.file_name() != Some(OsStr::new("wafcc")) {
@@ -93,25 +93,25 @@ pub fn is_us(name: &OsStr) -> bool {
     all.find(|path| is_program(path)).is_some_and(|path| is_own(&path))
 }
 
-/// A program by its path; if that is a cache in disguise, the one behind it.
+/// A program by its path. If that is a compiler cache under another name, the program that it replaces.
 fn find_at(path: &Path) -> Found {
-    match (stands_in(path), path.file_name()) {
+    match (is_other_cache(path), path.file_name()) {
         (Ok(false), _) => Ok((path.to_owned(), path.into())),
-        (Ok(true), Some(name)) => find_along_path(name),
+        (Ok(true), Some(name)) => find_in_path(name),
         _ => Err((format!("{}: no such program", path.display()), false)),
     }
 }
 
-/// The first program of that name that is no cache in disguise.
+/// The first program of that name that is not a compiler cache.
 ///
-/// It is called by its bare name if `execvp` would find the same. Otherwise it must hear its whole path: gcc looks for
-/// itself along `PATH` to find its parts, and would find us.
-fn find_along_path(name: &OsStr) -> Found {
+/// It gets its bare name if `execvp` would find the same program. Otherwise it gets its whole path: gcc searches itself
+/// along `PATH` to find its parts, and would find us.
+fn find_in_path(name: &OsStr) -> Found {
     let folders = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut is_first = true;
     for folder in env::split_paths(&folders) {
         let path = folder.join(name);
-        match stands_in(&path) {
+        match is_other_cache(&path) {
             Ok(false) if is_first => return Ok((path, name.into())),
             Ok(false) => return Ok((path.clone(), path.into())),
             Ok(true) => is_first = false,
@@ -125,8 +125,8 @@ fn find_along_path(name: &OsStr) -> Found {
 
 struct NoProgram;
 
-/// Whether this program is ourselves or another cache under a borrowed name.
-fn stands_in(path: &Path) -> Result<bool, NoProgram> {
+/// Whether this program is ourselves or another cache under a compiler's name.
+fn is_other_cache(path: &Path) -> Result<bool, NoProgram> {
     if !is_program(path) {
         return Err(NoProgram);
     }
@@ -135,7 +135,7 @@ fn stands_in(path: &Path) -> Result<bool, NoProgram> {
     }
     match fs::canonicalize(path) {
         Ok(real) => Ok(real.file_name() != path.file_name() && is_cache(&real)),
-        // It is there, and the system does not say where it leads.
+        // The program exists, but the system does not say where it leads.
         Err(_) => Ok(false),
     }
 }
@@ -144,7 +144,7 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// By its number: where links cannot be read, or lead to us by another name, it is us all the same.
+/// Compares inodes: links may be unreadable, or lead to us by another name.
 fn is_own(path: &Path) -> bool {
     let number = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     match (number(path), number(Path::new("/proc/self/exe"))) {

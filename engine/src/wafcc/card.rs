@@ -1,15 +1,16 @@
-//! What one call has found out, for the front of the next one: where the engine is, what it is to be told, and the files that must
-//! be as they were for that to hold.
+//! The card: what a call has found out for `front/front.c` of the next call. It says where the engine is, what to tell
+//! it, and which files must be unchanged for that to be true.
 //!
-//! A card belongs to the variables on which settings and places depend. It is written anew when it is not what it would be;
-//! `front/front.c` reads it, and knows nothing of settings. No card is left for what changes without a trace: relative paths
-//! mean another folder elsewhere, and the content of extra files is looked at by each call.
+//! A card belongs to the values of the variables on which settings and paths depend. It is written again when its
+//! content would change. `front.c` reads it, and does not know the settings. There is no card for what can change
+//! unnoticed: a relative path depends on the current folder, and the content of `extra_files` has to be read by each
+//! call.
 
 use std::env;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::run::Home;
@@ -21,55 +22,40 @@ use crate::settings::{Key, Settings};
 use crate::wire::{Caching, Request};
 
 const MAGIC: &[u8; 8] = b"wafcard1";
-/// What the front reads.
+/// The size of the front's buffer.
 const CAP: usize = 16 << 10;
 const PREFIXES: [&[u8]; 4] = [b"WAFCC_", b"WAFD_", b"XDG_", b"HOME="];
-/// What was changed so lately may change again without a trace.
+/// A file that was changed so recently may change again with the same time.
 const QUIET_SECONDS: i64 = 2;
 
-/// Leaves a card if there is to be one. Nobody waits for it: what fails fails again, or is not missed.
+/// Best effort: without a card the next call takes the slow path and tries again.
 pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
     let usual = Folder::from_environment();
-    let Some(text) = text(settings, home, &usual, caching).filter(|text| text.len() < CAP) else {
+    let Some(content) = content(settings, home, &usual, caching).filter(|content| content.len() < CAP) else {
         return;
     };
     if usual.check().is_err() || !usual.path().is_absolute() {
         return;
     }
     let card = usual.card(variables());
-    if read(&card).is_ok_and(|known| known == text) {
+    if read(&card).is_ok_and(|known| known == content) {
         return;
     }
-    if let Err(error) = write(&card, &text) {
+    let fresh = card.with_extension(format!("{}.new", std::process::id()));
+    if let Err(error) = regular::replace(&card, &fresh, &content) {
         log::debug!("write {}: {error}", card.display());
     }
 }
 
-/// Does not wait, whatever stands there.
+/// Opens without blocking, whatever file is there.
 fn read(card: &Path) -> io::Result<Vec<u8>> {
     let file = regular::open(card)?;
-    let mut text = Vec::new();
-    file.take(CAP as u64).read_to_end(&mut text)?;
-    Ok(text)
+    let mut content = Vec::new();
+    file.take(CAP as u64).read_to_end(&mut content)?;
+    Ok(content)
 }
 
-fn write(card: &Path, text: &[u8]) -> io::Result<()> {
-    let fresh = card.with_extension(format!("{}.new", std::process::id()));
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&fresh);
-    let written = file
-        .and_then(|mut file| file.write_all(text))
-        .and_then(|()| fs::rename(&fresh, card));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
-}
-
-/// A number for what the environment says of settings and places.
+/// A hash of the variables that determine settings and paths.
 fn variables() -> u64 {
     let mut all = Vec::new();
     for (name, value) in env::vars_os() {
@@ -81,46 +67,46 @@ fn variables() -> u64 {
     place::mixed(&all)
 }
 
-fn text(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> Option<Vec<u8>> {
+fn content(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> Option<Vec<u8>> {
     let store = home.store.as_ref()?;
-    let is_told = [Key::CacheDir, Key::BaseDir].into_iter().all(|key| {
-        let text = Path::new(settings.text(key));
-        text.as_os_str().is_empty() || text.is_absolute()
+    let are_absolute = [Key::CacheDir, Key::BaseDir].into_iter().all(|key| {
+        let content = Path::new(settings.text(key));
+        content.as_os_str().is_empty() || content.is_absolute()
     });
-    let is_plain = is_told && settings.mistakes.is_empty() && settings.extra_files().is_empty();
+    let has_usual_settings = are_absolute && settings.mistakes.is_empty() && settings.extra_files().is_empty();
     let Request::Caching(Caching { terminal: None, .. }) = caching else {
         return None;
     };
-    if !is_plain || settings.is_on(Key::Facts) || settings.is_on(Key::Disable) {
+    if !has_usual_settings || settings.is_on(Key::Facts) || settings.is_on(Key::Disable) {
         return None;
     }
     let mut said = Vec::new();
     caching.encode(&mut said);
     let files = [place::user_file(), place::store_file(settings)];
-    // Which store the usual engine keeps decides which one we talk to.
+    // The store that the usual engine keeps determines which engine we use.
     let kept = usual.store();
     let kept = match fs::symlink_metadata(&kept) {
-        Err(error) if is_absence(&error) => seen(&kept, false)?,
-        _ => seen(&kept, true)?,
+        Err(error) if regular::is_absent(&error) => file_state(&kept, false)?,
+        _ => file_state(&kept, true)?,
     };
-    let mut watched = vec![seen(store, true)?, kept];
+    let mut watched = vec![file_state(store, true)?, kept];
     for file in files.iter().flatten() {
-        watched.push(seen(file, false)?);
+        watched.push(file_state(file, false)?);
     }
     let mut card = MAGIC.to_vec();
-    put(&mut card, &ended(home.folder.path()));
-    put(&mut card, &ended(&home.folder.socket()));
+    put(&mut card, &zero_terminated(home.folder.path()));
+    put(&mut card, &zero_terminated(&home.folder.socket()));
     put(&mut card, &said);
     card.extend((watched.len() as u32).to_le_bytes());
-    watched.iter().for_each(|seen| card.extend(seen));
+    watched.iter().for_each(|file_state| card.extend(file_state));
     Some(card)
 }
 
-/// A path as it is now: its kind, seven numbers, its name.
-fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
+/// The state of a path: its kind, seven numbers, its name.
+fn file_state(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
     let found = match fs::metadata(path) {
         Ok(found) if found.is_dir() == is_folder => Some(found),
-        Err(error) if !is_folder && is_absence(&error) => None,
+        Err(error) if !is_folder && regular::is_absent(&error) => None,
         _ => return None,
     };
     let is_quiet = |found: &fs::Metadata| {
@@ -146,21 +132,17 @@ fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
             found.ctime_nsec() as u64,
         ]
     });
-    let mut seen = vec![kind];
-    // What is in the store says nothing of where it is.
+    let mut file_state = vec![kind];
+    // Changes in the store's folder do not matter, only which folder it is.
     let counts = if is_folder { 2 } else { 7 };
     for (place, number) in numbers.into_iter().enumerate() {
-        seen.extend(if place < counts { number } else { 0 }.to_le_bytes());
+        file_state.extend(if place < counts { number } else { 0 }.to_le_bytes());
     }
-    put(&mut seen, &ended(path));
-    Some(seen)
+    put(&mut file_state, &zero_terminated(path));
+    Some(file_state)
 }
 
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
-}
-
-fn ended(path: &Path) -> Vec<u8> {
+fn zero_terminated(path: &Path) -> Vec<u8> {
     let mut name = path.to_owned().into_os_string().into_vec();
     name.push(0);
     name

@@ -1,6 +1,6 @@
-//! Stores on file systems that may hang for good, since they are another machine's or a program's: NFS, SMB, FUSE.
+//! Stores on file systems that may hang: NFS, SMB and FUSE depend on another machine or on a program.
 //!
-//! Whoever looks at such a path while its server is gone waits until it is back. So a child that is nobody's looks first.
+//! An access to such a path blocks while its server is gone. So a child process, which is an orphan, tries it first.
 
 use std::fs;
 use std::io::{self, Read};
@@ -8,15 +8,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
-
 use super::trouble::{self, Advice};
 use crate::client::patience;
 use crate::files::folder::Folder;
+use crate::process::readable::is_readable;
 use crate::settings::place::of_store;
 use crate::settings::Distant;
 
-/// Kinds of file systems that wait for another machine or a program, and those that begin so.
+/// Names, or beginnings of names, of such file systems.
 const DISTANT: [&str; 20] = [
     "nfs",
     "cifs",
@@ -39,13 +38,13 @@ const DISTANT: [&str; 20] = [
     "vmhgfs",
     "ncp",
 ];
-/// Links that lead to each other.
+/// Limit for links that lead to each other.
 const LINKS: usize = 40;
-/// The child ends by itself then, whatever it waits for.
+/// The child ends after this time, whatever it waits for.
 const SECONDS: u32 = 10;
 
-/// Looks whether a store answers whose file system may hang. Nothing is told of any other, at which everybody just looks. A store
-/// that was silent a moment ago is not asked again.
+/// Finds out whether a store answers whose file system may hang. `None` for a store on any other file system. A store
+/// that was silent a moment ago is not tried again.
 pub fn look_at(store: &Path) -> Option<Distant> {
     if !is_distant(store) {
         return None;
@@ -54,7 +53,7 @@ pub fn look_at(store: &Path) -> Option<Distant> {
     let (patience, earlier) = match trouble::consult(&folder) {
         Advice::Leave => return Some(Distant::Silent),
         Advice::Ask => (patience(), None),
-        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
+        Advice::AskBriefly(note) => (trouble::SHORT_TIMEOUT, Some(note)),
     };
     if answers(store, patience) {
         if earlier.is_some() {
@@ -67,7 +66,7 @@ pub fn look_at(store: &Path) -> Option<Distant> {
     Some(Distant::Silent)
 }
 
-/// Whether a path is on such a file system. Only what is before it on the way is looked at.
+/// Whether a path is on such a file system. Only folders before the mount point are accessed.
 pub fn is_distant(path: &Path) -> bool {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else {
         return false;
@@ -98,7 +97,7 @@ pub fn is_distant(path: &Path) -> bool {
     false
 }
 
-/// The last first.
+/// The components of a path, the last one first.
 fn parts(path: &Path) -> Vec<PathBuf> {
     let named = |part: Component<'_>| match part {
         Component::Normal(_) | Component::ParentDir => Some(PathBuf::from(part.as_os_str())),
@@ -115,7 +114,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// "36 35 98:0 /root /place options - kind source options"
+    /// A line of /proc/self/mountinfo: "36 35 98:0 /root /place options - kind source options"
     fn parse(line: &str) -> Option<Mount> {
         let (before, after) = line.split_once(" - ")?;
         Some(Mount {
@@ -129,7 +128,7 @@ impl Mount {
     }
 }
 
-/// Blanks and the like are written as octal numbers.
+/// Blanks and some other characters are written as octal numbers.
 fn unescape(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -143,12 +142,12 @@ fn unescape(text: &str) -> String {
     whole
 }
 
-/// Whether a path can be looked at within a time.
+/// Whether a path can be accessed in time.
 pub fn answers(path: &Path, patience: Duration) -> bool {
-    look(path, patience).unwrap_or(true)
+    try_access(path, patience).unwrap_or(true)
 }
 
-fn look(path: &Path, patience: Duration) -> io::Result<bool> {
+fn try_access(path: &Path, patience: Duration) -> io::Result<bool> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: this program has one thread; the children only make system calls, and end.
     unsafe {
@@ -156,7 +155,7 @@ fn look(path: &Path, patience: Duration) -> io::Result<bool> {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
                 if libc::fork() == 0 {
-                    look_and_tell(path, &write);
+                    access_and_report(path, &write);
                 }
                 libc::_exit(0)
             }
@@ -164,28 +163,14 @@ fn look(path: &Path, patience: Duration) -> io::Result<bool> {
         };
     }
     drop(write);
-    let end = Instant::now() + patience;
-    let mut byte = [0];
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let time = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(&read, PollFlags::IN)], Some(&time)) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-            Ok(0) => return Ok(false),
-            Ok(_) => return Ok(fs::File::from(read).read(&mut byte)? == 1),
-        }
-    }
+    Ok(is_readable(&read, Instant::now() + patience)? && fs::File::from(read).read(&mut [0])? == 1)
 }
 
-/// In the child of the child.
-unsafe fn look_and_tell(path: &Path, write: &OwnedFd) {
+/// Runs in the grandchild.
+unsafe fn access_and_report(path: &Path, write: &OwnedFd) {
     let number = write.as_raw_fd();
     unsafe {
-        // Whoever waits for the end of something of ours must not wait for this.
+        // Close what we have inherited: other processes may wait for the end of a pipe.
         if libc::dup2(number, 3) == 3 && number != 3 {
             libc::close(number);
         }
@@ -196,9 +181,9 @@ unsafe fn look_and_tell(path: &Path, write: &OwnedFd) {
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
         libc::alarm(SECONDS);
     }
-    // Status and names may be remembered by the system; how full a disk is nobody remembers.
-    let there = path.ancestors().find(|path| fs::metadata(path).is_ok());
-    let _ = there.map(rustix::fs::statfs);
+    // The system may have cached status and names. `statfs` always asks the server.
+    let nearest = path.ancestors().find(|path| fs::metadata(path).is_ok());
+    let _ = nearest.map(rustix::fs::statfs);
     let _ = rustix::io::write(unsafe { OwnedFd::from_raw_fd(3) }, b"x");
 }
 
@@ -207,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_where_what_is_mounted() {
+    fn a_line_has_the_place_and_kind_of_a_mount() {
         let line = "36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - nfs4 server:/x rw";
         let mount = Mount::parse(line).unwrap();
         assert_eq!((mount.place.as_path(), &*mount.kind), (Path::new("/mnt/a b"), "nfs4"));
@@ -216,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_here_answers() {
+    fn a_local_path_answers() {
         assert!(!is_distant(&std::env::temp_dir()));
         assert!(answers(Path::new("/"), Duration::from_secs(10)));
         assert!(answers(Path::new("/no/such/path"), Duration::from_secs(10)));

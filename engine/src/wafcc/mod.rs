@@ -1,11 +1,11 @@
-//! `wafcc`: a command in front of which the cache stands, and the cache's own command line.
+//! `wafcc`: the compiler wrapper, and the cache's own command line.
 //!
 //! ```text
 //! argv ─┬─► call ─► settings ─► place ─► run: by the engine of that store, or else here
 //!       └─► options ─► settings ─► place ─► question ─► that engine ─► answer ─► text
 //! ```
 //!
-//! Knows the protocol and nothing of how anything is cached. Whatever goes wrong on our side, the command itself is run.
+//! Knows the protocol, and not how commands are cached. Whatever fails on our side, the command itself is run.
 
 pub mod act;
 pub mod ask;
@@ -27,22 +27,22 @@ use crate::client::Client;
 const NAME: &str = "wafcc";
 const MISUSED: i32 = 2;
 
-/// The whole program; returns its exit status. `asked` is a connection over which the command was asked for already.
+/// The whole program. Returns its exit status. `asked` is a connection over which the command was sent already.
 pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
     crate::process::fault::end_process_on_panic();
     if args.is_empty() {
         args.push(NAME.into());
     }
     let argv0 = args.remove(0);
-    if let Some(name) = borrowed_name(&argv0) {
+    if let Some(name) = compiler_name(&argv0) {
         return wrap(name, args, &Run::default(), None);
     }
     if args.first().is_some_and(|first| is_us(first)) {
-        // `wafcc wafcc gcc`: a project has set one launcher, and its user another.
+        // `wafcc wafcc gcc`: the project has set one launcher, and its user another.
         return main(args, None);
     }
     match args.first().map(|first| first.as_bytes()) {
-        Some(b"run") => match how_to_run(&mut args) {
+        Some(b"run") => match parse_run(&mut args) {
             Ok(run) => {
                 let name = args.remove(0);
                 wrap(&name, args, &run.unwrap_or_default(), None)
@@ -56,24 +56,25 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
             let name = args.remove(0);
             wrap(&name, args, &Run::default(), asked)
         }
-        _ => manage(args),
+        _ => perform_options(args),
     }
 }
 
-/// The name under which we are called, if it is not our own: we stand in for a compiler.
-fn borrowed_name(argv0: &OsStr) -> Option<&OsStr> {
+/// The name under which we are called, if it is not our own: we replace a compiler.
+fn compiler_name(argv0: &OsStr) -> Option<&OsStr> {
     Path::new(argv0).file_name().filter(|name| *name != NAME)
 }
 
-/// How a command is to be run, and what it declares to make.
+/// How a command is to be run, and which files it declares to make.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Run {
     how: How,
     outputs: Vec<OsString>,
 }
 
-/// Of `run [--no-cache] [--output=FILE…] -- COMMAND`, which it reduces to the command; anything else is a command that is called `run`.
-fn how_to_run(args: &mut Vec<OsString>) -> Result<Option<Run>, &'static str> {
+/// Parses `run [--no-cache] [--output=FILE…] -- COMMAND [ARGUMENT…]`, and reduces the arguments to the command. `None`
+/// if `run` is itself the command.
+fn parse_run(args: &mut Vec<OsString>) -> Result<Option<Run>, &'static str> {
     const OUTPUT: &[u8] = b"--output";
     let (mut how, mut outputs) = (How::ByFacts, Vec::new());
     let mut words = args.iter().enumerate().skip(1);
@@ -110,17 +111,17 @@ fn wrap(name: &OsStr, args: Vec<OsString>, run: &Run, asked: Option<Client>) -> 
             let outputs = run.outputs.clone();
             run::run(&Call { outputs, ..call }, asked)
         }
-        Err(unfound) => run::fail(unfound),
+        Err(not_found) => run::report_not_found(not_found),
     }
 }
 
-fn manage(args: Vec<OsString>) -> i32 {
+fn perform_options(args: Vec<OsString>) -> i32 {
     match options::parse(args) {
         Err(error) => {
             eprintln!("{NAME}: {error}; see wafcc --help");
             MISUSED
         }
-        Ok(acts) => match acts.into_iter().try_for_each(act::perform) {
+        Ok(actions) => match actions.into_iter().try_for_each(act::perform) {
             Ok(()) => 0,
             Err(error) => {
                 eprintln!("{NAME}: {error}");
@@ -136,15 +137,15 @@ mod tests {
 
     #[test]
     fn a_name_is_borrowed_unless_it_is_our_own() {
-        assert_eq!(borrowed_name(OsStr::new("/usr/bin/wafcc")), None);
-        assert_eq!(borrowed_name(OsStr::new("/links/g++-12")), Some(OsStr::new("g++-12")));
+        assert_eq!(compiler_name(OsStr::new("/usr/bin/wafcc")), None);
+        assert_eq!(compiler_name(OsStr::new("/links/g++-12")), Some(OsStr::new("g++-12")));
     }
 
     #[test]
-    fn what_is_before_two_dashes_says_how_to_run_what_is_behind_them() {
+    fn options_of_run_come_before_two_dashes() {
         let read = |line: &str| {
             let mut args: Vec<_> = line.split(' ').map(OsString::from).collect();
-            let run = how_to_run(&mut args);
+            let run = parse_run(&mut args);
             (run, args.join(OsStr::new(" ")).into_string().unwrap())
         };
         let run = |how, outputs: &[&str]| {

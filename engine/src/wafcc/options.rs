@@ -1,4 +1,4 @@
-//! The options of our own: words to acts.
+//! Our own options: parses the command line into actions.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -41,10 +41,9 @@ Examples:
   wafcc run -- protoc --cpp_out=gen api.proto
   wafcc --explain build/main.o";
 
-/// One thing to do.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Help, or the version.
+pub enum Action {
+    /// Help or version.
     Print(String),
     ShowStats {
         json: bool,
@@ -58,7 +57,7 @@ pub enum Act {
     Request(Request),
     AuditReport,
     NewSigningKey(Option<OsString>),
-    /// Of these outputs; without any, of the last requests.
+    /// For these outputs. Without any, for the last requests.
     Explain {
         outputs: Vec<OsString>,
         json: bool,
@@ -66,10 +65,10 @@ pub enum Act {
     Shutdown,
 }
 
-/// What an option is given that may have a value and has none. No argument can be this.
-const NOTHING: &str = "\0";
+/// The value of an option that may be given without one. No argument can contain a zero.
+const NO_VALUE: &str = "\0";
 
-/// All options, as the parser, the help, the manual and the completions have them.
+/// All options, for the parser, the help, the manual and the completions.
 pub fn command() -> Command {
     let flag = |id: &'static str, help: &'static str| Arg::new(id).long(id).help(help).action(ArgAction::SetTrue);
     let option = |id: &'static str, name: &'static str, help: &'static str| {
@@ -80,7 +79,7 @@ pub fn command() -> Command {
             .action(ArgAction::Append);
         arg.value_parser(value_parser!(OsString)).allow_hyphen_values(true)
     };
-    let may_lack_value = |arg: Arg| arg.allow_hyphen_values(false).default_missing_value(NOTHING);
+    let may_lack_value = |arg: Arg| arg.allow_hyphen_values(false).default_missing_value(NO_VALUE);
     Command::new("wafcc")
         .version(ENGINE)
         .about(ABOUT)
@@ -119,36 +118,36 @@ pub fn command() -> Command {
         .args_override_self(true)
 }
 
-/// All of them, in the order in which they were named.
-pub fn parse(args: Vec<OsString>) -> Result<Vec<Act>, String> {
+/// All actions, in the order of the command line.
+pub fn parse(args: Vec<OsString>) -> Result<Vec<Action>, String> {
     let args = args.into_iter().flat_map(split_explain);
     let found = match command().no_binary_name(true).try_get_matches_from(args) {
         Ok(found) => found,
-        Err(asked) if !asked.use_stderr() => return Ok(vec![Act::Print(asked.to_string())]),
+        Err(asked) if !asked.use_stderr() => return Ok(vec![Action::Print(asked.to_string())]),
         Err(error) => return Err(describe(&error)),
     };
-    let mut acts = Vec::new();
+    let mut actions = Vec::new();
     let is_given = |id: &&str| found.value_source(id) == Some(ValueSource::CommandLine);
-    let is_act = |id: &&str| !["json", "verbose"].contains(id);
-    for id in found.ids().map(Id::as_str).filter(is_act).filter(is_given) {
+    let is_action = |id: &&str| !["json", "verbose"].contains(id);
+    for id in found.ids().map(Id::as_str).filter(is_action).filter(is_given) {
         let mut places = found.indices_of(id).into_iter().flatten();
         match found.try_get_occurrences::<OsString>(id) {
             Ok(all) => {
                 for values in all.into_iter().flatten() {
                     let values: Vec<_> = values.cloned().collect();
                     let place = values.iter().filter_map(|_| places.next()).last();
-                    acts.push((place, act(id, values)?));
+                    actions.push((place, action(id, values)?));
                 }
             }
-            Err(_is_flag) => acts.push((places.last(), act(id, Vec::new())?)),
+            Err(_is_flag) => actions.push((places.last(), action(id, Vec::new())?)),
         }
     }
-    acts.sort_by_key(|(place, _)| *place);
-    let acts = acts.into_iter().map(|(_, act)| act).collect();
-    settle(acts, found.get_flag("json"), found.get_flag("verbose"))
+    actions.sort_by_key(|(place, _)| *place);
+    let actions = actions.into_iter().map(|(_, action)| action).collect();
+    apply_flags(actions, found.get_flag("json"), found.get_flag("verbose"))
 }
 
-/// After `--explain=OUTPUT` there may be more outputs, as after `--explain OUTPUT`; for `clap` the first form ends there.
+/// `--explain=OUTPUT` may be followed by more outputs, as `--explain OUTPUT` may. `clap` accepts only the second form.
 fn split_explain(word: OsString) -> Vec<OsString> {
     match word.as_bytes().strip_prefix(b"--explain=") {
         Some(first) => vec!["--explain".into(), OsStr::from_bytes(first).to_owned()],
@@ -168,8 +167,8 @@ fn describe(error: &clap::Error) -> String {
     }
 }
 
-fn act(option: &str, mut values: Vec<OsString>) -> Result<Act, String> {
-    values.retain(|value| value != NOTHING);
+fn action(option: &str, mut values: Vec<OsString>) -> Result<Action, String> {
+    values.retain(|value| value != NO_VALUE);
     let value = || {
         let value = values.first().and_then(|value| value.to_str());
         value
@@ -177,60 +176,60 @@ fn act(option: &str, mut values: Vec<OsString>) -> Result<Act, String> {
             .ok_or_else(|| format!("--{option}: its value is not UTF-8"))
     };
     Ok(match option {
-        "show-stats" => Act::ShowStats {
+        "show-stats" => Action::ShowStats {
             json: false,
             verbose: false,
         },
-        "zero-stats" => Act::Request(Request::Zero),
-        "clear" => Act::Request(Request::Clear),
-        "cleanup" => Act::Request(Request::CleanUp),
-        "evict-older-than" => Act::Request(Request::Evict {
+        "zero-stats" => Action::Request(Request::Zero),
+        "clear" => Action::Request(Request::Clear),
+        "cleanup" => Action::Request(Request::CleanUp),
+        "evict-older-than" => Action::Request(Request::Evict {
             seconds: quantity::age(&value()?)?,
         }),
-        "explain" => Act::Explain {
+        "explain" => Action::Explain {
             outputs: values,
             json: false,
         },
         "max-size" => set(Key::MaxSize, value()?)?,
         "audit" => set(Key::Audit, value()?)?,
-        "audit-report" => Act::AuditReport,
-        "show-config" => Act::ShowConfig { json: false },
-        "get-config" => Act::GetConfig(value()?),
+        "audit-report" => Action::AuditReport,
+        "show-config" => Action::ShowConfig { json: false },
+        "get-config" => Action::GetConfig(value()?),
         "set-config" => set_named(&value()?)?,
-        "new-signing-key" => Act::NewSigningKey(values.pop()),
-        "shutdown" => Act::Shutdown,
+        "new-signing-key" => Action::NewSigningKey(values.pop()),
+        "shutdown" => Action::Shutdown,
         other => return Err(format!("there is no option --{other}")),
     })
 }
 
-/// How things are shown may be said before or after that they are.
-fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, String> {
+/// `--json` and `--verbose` may come before or after the option that they belong to.
+fn apply_flags(mut actions: Vec<Action>, json: bool, verbose: bool) -> Result<Vec<Action>, String> {
     let mut count = 0;
-    for act in &mut acts {
-        match act {
-            Act::ShowStats { json: j, verbose: v } => (*j, *v) = (json, verbose),
-            Act::Explain { json: j, .. } | Act::ShowConfig { json: j } if !verbose => *j = json,
+    for action in &mut actions {
+        match action {
+            Action::ShowStats { json: j, verbose: v } => (*j, *v) = (json, verbose),
+            Action::Explain { json: j, .. } | Action::ShowConfig { json: j } if !verbose => *j = json,
             _ => continue,
         }
         count += 1;
     }
-    if acts.is_empty() && !json && !verbose {
-        return Ok(vec![Act::Print(command().render_help().to_string())]);
+    if actions.is_empty() && !json && !verbose {
+        return Ok(vec![Action::Print(command().render_help().to_string())]);
     }
     if count == 0 && (json || verbose) {
         return Err(
             "--json says how to --show-stats, --show-config or --explain, --verbose how to --show-stats".into(),
         );
     }
-    Ok(acts)
+    Ok(actions)
 }
 
-fn set(key: Key, value: String) -> Result<Act, String> {
+fn set(key: Key, value: String) -> Result<Action, String> {
     key.check(value.as_ref())?;
-    Ok(Act::SetConfig(key, value))
+    Ok(Action::SetConfig(key, value))
 }
 
-fn set_named(pair: &str) -> Result<Act, String> {
+fn set_named(pair: &str) -> Result<Action, String> {
     let split = pair.split_once('=');
     let (name, value) = split.ok_or_else(|| format!("--set-config {pair}: write it as NAME=VALUE"))?;
     set(Key::named(name.trim())?, value.trim().to_owned())
@@ -240,29 +239,29 @@ fn set_named(pair: &str) -> Result<Act, String> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Vec<Act>, String> {
+    fn parsed(line: &str) -> Result<Vec<Action>, String> {
         parse(line.split_whitespace().map(OsString::from).collect())
     }
 
     #[test]
     fn several_things_are_done_in_their_order() {
-        let acts = parsed("-z -M 5G --show-stats --json").unwrap();
-        let size = Act::SetConfig(Key::MaxSize, "5G".to_owned());
-        let show = Act::ShowStats {
+        let actions = parsed("-z -M 5G --show-stats --json").unwrap();
+        let size = Action::SetConfig(Key::MaxSize, "5G".to_owned());
+        let show = Action::ShowStats {
             json: true,
             verbose: false,
         };
-        assert_eq!(acts, [Act::Request(Request::Zero), size, show]);
+        assert_eq!(actions, [Action::Request(Request::Zero), size, show]);
     }
 
     #[test]
-    fn without_any_word_there_is_help() {
-        assert!(matches!(&parsed("").unwrap()[..], [Act::Print(help)] if help.contains("Usage: wafcc COMMAND")));
+    fn without_options_there_is_help() {
+        assert!(matches!(&parsed("").unwrap()[..], [Action::Print(help)] if help.contains("Usage: wafcc COMMAND")));
     }
 
     #[test]
-    fn what_is_shown_may_be_for_programs() {
-        let explain = |outputs: &[&str], json| Act::Explain {
+    fn json_applies_to_each_option_that_shows_something() {
+        let explain = |outputs: &[&str], json| Action::Explain {
             outputs: outputs.iter().map(OsString::from).collect(),
             json,
         };
@@ -273,8 +272,8 @@ mod tests {
             ("--explain=a.o b.o --json", explain(&["a.o", "b.o"], true)),
             ("--json --explain", explain(&[], true)),
             ("--explain --json", explain(&[], true)),
-            ("--show-config", Act::ShowConfig { json: false }),
-            ("-p --json", Act::ShowConfig { json: true }),
+            ("--show-config", Action::ShowConfig { json: false }),
+            ("-p --json", Action::ShowConfig { json: true }),
         ] {
             assert_eq!(parsed(line), Ok(vec![expected]), "{line}");
         }

@@ -1,7 +1,7 @@
-//! Runs a call: in the engine of its store if that is to be had, and in this very process otherwise.
+//! Runs a call: in the engine of its store, or in this process if the engine cannot be reached.
 //!
-//! No wait is without a deadline but the one for the command itself, and during that we look whether the engine was
-//! stopped. What the engine cannot do exactly as if we were not there never gets to it.
+//! Every wait has a deadline except the one for the command itself. During that one we check whether the engine was
+//! stopped. A command that the engine cannot run exactly as we would is not sent to it.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
-use super::call::{Call, How, Unfound};
+use super::call::{Call, How, NotFound};
 use super::card;
 use super::distant;
 use super::launch;
@@ -35,29 +35,29 @@ use crate::wire::{
     WISH_UMASK,
 };
 
-const NO_SUCH: i32 = 127;
-const NO_PROGRAM: i32 = 126;
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
 const STAT_CAP: usize = 1024;
-/// How often we look, while a command runs, whether its engine was stopped.
-const WATCH: Duration = Duration::from_millis(250);
-/// For who asks about the cache: an engine may take that long to start on a machine that is busy.
+/// How often we check, while a command runs, whether its engine was stopped.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// For questions about the cache: how long an engine may take to start on a busy machine.
 const START_TIME: Duration = Duration::from_secs(30);
-/// After the loss of an engine, the next one starts when nothing of it is left.
+/// After an engine was lost, the next one starts only when the lost one's commands are gone.
 const CLEAN_TIME: Duration = Duration::from_secs(10);
-/// What is left of a time that is over.
-const LEAST: Duration = Duration::from_millis(50);
+/// The shortest timeout, when the time is over already.
+const SHORTEST: Duration = Duration::from_millis(50);
 
-/// Runs the call, for which an engine may have been asked already; returns its exit status.
+/// Runs the call. Returns its exit status. `asked` is a connection over which the command was sent already.
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     exec_when_we_panic(call);
     let settings = Settings::load(distant::look_at);
     let is_silent = settings.distant == Some(Distant::Silent);
-    if is_silent || settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
+    if is_silent || settings.is_on(Key::Disable) || has_closed_stream() || reads_the_terminal(call) {
         return exec(call);
     }
     let home = Home::of(&settings);
     let ran = match asked {
-        Some(client) => hear(client),
+        Some(client) => await_outcome(client),
         None => run_in_engine(call, &settings, &home),
     };
     match ran {
@@ -67,9 +67,9 @@ pub fn run(call: &Call, asked: Option<Client>) -> i32 {
             ..
         }) => end_as(code),
         Err(Unserved::Lost(error)) => {
-            // Another start waits until the commands of the lost engine are gone.
+            // A new engine starts only when the commands of the lost engine are gone.
             if is_timeout(&error) || home.start_engine(CLEAN_TIME).is_err() {
-                note(&home.folder, &Unserved::Lost(error), None);
+                leave_note(&home.folder, &Unserved::Lost(error), None);
             }
             exec(call)
         }
@@ -77,29 +77,29 @@ pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     }
 }
 
-/// Remembers for the next calls that the engine cannot be had.
-fn note(folder: &Folder, why: &Unserved, earlier: Option<&Note>) {
+/// Leaves a note for the next calls.
+fn leave_note(folder: &Folder, why: &Unserved, earlier: Option<&Note>) {
     let is_first = trouble::leave(folder, &why.to_string(), earlier);
-    // Programs read what a compiler writes; people read a terminal.
+    // Only a terminal gets the message: other programs may parse a compiler's errors.
     if is_first && io::stderr().is_terminal() {
         eprintln!("wafcc: {why}; commands run without it, and nothing is cached");
     }
 }
 
-/// A closed stream cannot be handed on, and its number would become that of a file of ours.
-fn lacks_streams() -> bool {
+/// A closed stream cannot be passed on, and a file of ours would get its number.
+fn has_closed_stream() -> bool {
     (0..3).any(|number| {
         // SAFETY: looks at a flag.
         unsafe { libc::fcntl(number, libc::F_GETFD) < 0 }
     })
 }
 
-/// A command in another session could not.
+/// A command in another session could not read it.
 fn reads_the_terminal(call: &Call) -> bool {
     call.args.iter().any(|arg| arg == "-") && io::stdin().is_terminal()
 }
 
-/// The engine that a client with these settings talks to.
+/// The store of a client and the runtime folder of its engine.
 pub struct Home {
     pub store: Option<std::path::PathBuf>,
     pub folder: Folder,
@@ -112,22 +112,22 @@ impl Home {
         Home { store, folder }
     }
 
-    /// Connects to ask about the cache, and starts an engine if there is none.
+    /// Connects for questions about the cache. Starts an engine if there is none.
     pub fn connect(&self) -> Result<Client, Unserved> {
-        let (session, name) = parent();
-        self.reach(START_TIME, |_| Client::connect(&self.folder, session, 0, &name))
+        let (session, name) = session();
+        self.connect_or_start(START_TIME, |_| Client::connect(&self.folder, session, 0, &name))
     }
 
-    /// Connects, and starts an engine if there is none. `connect` is told how much of the time is left.
-    fn reach(
+    /// Connects. Starts an engine if there is none. `connect` gets the time that is left.
+    fn connect_or_start(
         &self,
         time: Duration,
         connect: impl Fn(Duration) -> Result<Client, Unserved>,
     ) -> Result<Client, Unserved> {
         let deadline = Instant::now() + time;
-        let left = || deadline.saturating_duration_since(Instant::now()).max(LEAST);
+        let left = || deadline.saturating_duration_since(Instant::now()).max(SHORTEST);
         match connect(time) {
-            // It is there, and does not answer: another start would only wait for it, too.
+            // The engine exists and does not answer: another start would wait for it, too.
             Err(Unserved::Lost(error)) if is_timeout(&error) && !end_if_stopped(&self.folder) => {
                 Err(Unserved::Lost(error))
             }
@@ -140,9 +140,9 @@ impl Home {
         }
     }
 
-    /// Runs `wafd start` of our own installation, which goes on after our time is up.
+    /// Runs the `wafd start` of our own installation. It goes on after our time is up.
     fn start_engine(&self, time: Duration) -> io::Result<()> {
-        // Without a folder there is no engine, and no process is needed to find that out.
+        // Without a folder there can be no engine, so we need not start a process.
         self.folder.make().map_err(io::Error::other)?;
         let beside = env::current_exe().and_then(|us| us.canonicalize());
         let beside = beside.map(|us| us.with_file_name("wafd")).unwrap_or_default();
@@ -168,13 +168,14 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     let entries = env::vars_os().map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
     let entries: Strings = entries.collect();
     let cwd = env::current_dir()?.into_os_string().into_encoded_bytes();
-    // What the cache may answer or keep goes through it; all else goes where ours goes, in the order in which it comes.
+    // If the cache may answer or store the command, its output goes through the engine. Otherwise it goes directly to
+    // our streams, so that its order is kept.
     let by_facts = call.how == How::ByFacts || call.how == How::AsSet && settings.is_on(Key::Facts);
     let by_facts = (by_facts && !is_observed()).then(|| Input::of(io::stdin().as_fd()));
     let is_cached = call.how != How::Uncached;
-    let is_kept = is_cached && is_known(call, &entries, &cwd, by_facts);
+    let is_cacheable = is_cached && is_cacheable(call, &entries, &cwd, by_facts);
     let environment = Request::Environment { env: 0, entries };
-    let output = if is_kept { Stdio::Pipe } else { Stdio::Descriptor };
+    let output = if is_cacheable { Stdio::Pipe } else { Stdio::Descriptor };
     let execute = Request::Execute(Box::new(Execute {
         id: 0,
         env: 0,
@@ -194,39 +195,38 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     }
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let all = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    let descriptors = if is_kept { &all[..1] } else { &all };
-    let (session, name) = parent();
+    let descriptors = if is_cacheable { &all[..1] } else { &all };
+    let (session, name) = session();
     let greeting = || Greeting {
         session,
         jobs: processors(),
-        // A hit needs nothing of us.
-        wishes: if is_kept { WISH_LATE | umask() } else { 0 },
+        // A hit needs nothing of our process.
+        wishes: if is_cacheable { WISH_LATE | umask() } else { 0 },
         name: name.clone(),
     };
     let caching = caching(settings, home);
     let requests = [&environment, &caching, &execute];
-    // An engine that does not read would keep what it was sent open, and whoever waits for its end would wait for ever.
-    let is_prompt = is_kept && nobody_waits_for(stdin.as_fd());
-    let (first, later) = if is_prompt {
-        (&requests[..], &[][..])
-    } else {
-        (&[][..], &requests[..])
+    // An engine that does not read keeps the descriptors open that were sent to it. A process that waits for the end of
+    // such a pipe would wait for ever. So only files are sent before the engine answers.
+    let is_early = is_cacheable && is_file_or_device(stdin.as_fd());
+    let (first, passed) = match is_early {
+        true => (&requests[..], descriptors),
+        false => (&[][..], &[][..]),
     };
-    let passed = if is_prompt { descriptors } else { &[] };
     let (time, earlier) = match trouble::consult(&home.folder) {
         Advice::Ask => (patience(), None),
-        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
+        Advice::AskBriefly(note) => (trouble::SHORT_TIMEOUT, Some(note)),
         Advice::Leave => {
             return Err(Unserved::Absent(io::Error::other(
                 "it could not be reached a moment ago",
             )))
         }
     };
-    let reached = home.reach(time, |left| Client::call(&home.folder, greeting(), first, passed, left));
+    let reached = home.connect_or_start(time, |left| Client::call(&home.folder, greeting(), first, passed, left));
     let mut client = match reached {
         Ok(client) => client,
         Err(why @ (Unserved::Absent(_) | Unserved::Lost(_))) => {
-            note(&home.folder, &why, earlier.as_ref());
+            leave_note(&home.folder, &why, earlier.as_ref());
             return Err(Unserved::Absent(io::Error::other("noted")));
         }
         Err(other) => return Err(other),
@@ -234,22 +234,23 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     if earlier.is_some() {
         trouble::forget(&home.folder);
     }
-    if !later.is_empty() {
-        client.ask(later, descriptors)?;
+    if !is_early {
+        client.ask(&requests, descriptors)?;
     }
-    // The front would look at the store by itself.
-    if is_prompt && by_facts.is_none() && settings.distant.is_none() {
+    // A store on a file system that may hang must be checked first, which the front cannot do.
+    if is_early && by_facts.is_none() && settings.distant.is_none() {
         card::leave(settings, home, &caching);
     }
-    hear(client)
+    await_outcome(client)
 }
 
-/// Waits for what comes of a command, and prints what it printed.
-fn hear(mut client: Client) -> Result<Outcome, Unserved> {
-    // Printed when all is there: a command that is lost on its way runs once more, and prints all itself.
+/// Waits for the outcome of a command, and prints its output.
+fn await_outcome(mut client: Client) -> Result<Outcome, Unserved> {
+    // The output is printed when the outcome is there: if the engine is lost, the command runs again and prints
+    // everything itself.
     let mut printed = Vec::new();
     loop {
-        match client.receive_while_it_lives(WATCH, patience())? {
+        match client.receive_while_it_lives(CHECK_INTERVAL, patience())? {
             Reply::Told { .. } | Reply::Welcome { .. } => {}
             Reply::Output { stream, data, .. } => printed.push((stream, data)),
             Reply::Outcome(outcome) => {
@@ -263,19 +264,20 @@ fn hear(mut client: Client) -> Result<Outcome, Unserved> {
     }
 }
 
-/// Nothing happens elsewhere when the last descriptor of it is closed.
-fn nobody_waits_for(stream: BorrowedFd<'_>) -> bool {
+/// No other process waits for the end of a regular file or a device.
+fn is_file_or_device(stream: BorrowedFd<'_>) -> bool {
     let kind = rustix::fs::fstat(stream).map(|found| FileType::from_raw_mode(found.st_mode));
     matches!(kind, Ok(FileType::RegularFile | FileType::CharacterDevice))
 }
 
-/// Whether what we are a part of notes what it does. If that were this same command, it would wait for itself.
+/// Whether this process is observed by an engine, as a part of this same command perhaps. Then it would wait for
+/// itself.
 fn is_observed() -> bool {
     env::var_os("WAFPARK_TRACE").is_some()
 }
 
-/// Whether the cache knows commands of this kind, or would go by their facts.
-fn is_known(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> bool {
+/// Whether the cache knows commands of this kind, or can cache them by their facts.
+fn is_cacheable(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> bool {
     let real = fs::canonicalize(&call.program);
     let asked = action::Call {
         argv: &argv(call),
@@ -289,7 +291,7 @@ fn is_known(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<
     Action::is_known(&asked)
 }
 
-/// A reader that has gone is no error of the command.
+/// A closed pipe at our output is not an error of the command.
 fn print(stream: u8, data: &[u8]) {
     let done = match stream {
         1 => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),
@@ -300,7 +302,7 @@ fn print(stream: u8, data: &[u8]) {
     }
 }
 
-/// What all commands depend on besides what they do: the name that was set, and files.
+/// The namespace that was set, and the digests of the extra files.
 fn namespace(settings: &Settings) -> Vec<u8> {
     let mut namespace = settings.text(Key::Namespace).as_bytes().to_vec();
     for file in settings.extra_files() {
@@ -329,7 +331,7 @@ fn caching(settings: &Settings, home: &Home) -> Request {
     })
 }
 
-/// The engine looks for a bare name along the command's `PATH`, as we did.
+/// The engine searches a bare name along the command's `PATH`, as we did.
 fn argv(call: &Call) -> Strings {
     let all = std::iter::once(&call.name).chain(&call.args);
     all.map(|arg: &OsString| arg.as_bytes()).collect()
@@ -341,11 +343,12 @@ fn is_too_large(request: &Request) -> bool {
     bytes.len() > FRAME_CAP
 }
 
-/// Commands with one parent, such as a `make`, are one build: the parent's number and start make the session.
-fn parent() -> ([u8; 16], Vec<u8>) {
+/// The session: commands with the same parent, such as a `make`, are one build. Its number is made of the parent's
+/// process number and start time.
+fn session() -> ([u8; 16], Vec<u8>) {
     let pid = std::os::unix::process::parent_id();
     let mut stat = [0; STAT_CAP];
-    // In one piece: the kernel makes the whole text anew for each read.
+    // One read: the kernel writes the text anew for each.
     let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat));
     let stat = String::from_utf8_lossy(&stat[..read.unwrap_or(0)]);
     let (head, tail) = stat.rsplit_once(')').unwrap_or_default();
@@ -361,7 +364,7 @@ fn parent() -> ([u8; 16], Vec<u8>) {
     (session, format!("wafcc for {name}").into_bytes())
 }
 
-/// As a request.
+/// The umask as a wish.
 fn umask() -> u32 {
     let none = rustix::fs::Mode::empty();
     let umask = rustix::process::umask(none);
@@ -369,7 +372,7 @@ fn umask() -> u32 {
     WISH_UMASK | umask.bits() << UMASK_SHIFT
 }
 
-/// That we may run on; the engine knows what control groups grant us.
+/// The processors that we may run on. The engine knows the limits of control groups.
 fn processors() -> u32 {
     // SAFETY: an array of bits that the kernel fills.
     let count = unsafe {
@@ -382,27 +385,27 @@ fn processors() -> u32 {
     count.max(1) as u32
 }
 
-/// Becomes the command, found as `execvp` finds it unless that would find us.
+/// Becomes the command. It is searched as `execvp` does, unless that would find us.
 fn exec(call: &Call) -> i32 {
     let is_bare = !call.name.as_bytes().contains(&b'/');
     let program = if is_bare { &call.name } else { call.program.as_os_str() };
-    let error = become_program(program, &call.name, &call.args);
+    let error = exec_program(program, &call.name, &call.args);
     eprintln!("wafcc: {}: {error}", call.program.display());
     status_of(&error)
 }
 
-/// Whatever we did not think of, such as a system that refuses what never fails: the command runs all the same.
+/// If we panic, the command runs all the same.
 fn exec_when_we_panic(call: &Call) {
     let call = call.clone();
     std::panic::set_hook(Box::new(move |_| {
         let status = exec(&call);
-        // SAFETY: ends this process, of which nothing is to be cleaned up.
+        // SAFETY: ends this process, in which nothing has to be cleaned up.
         unsafe { libc::_exit(status) }
     }));
 }
 
-/// Only the one call of the system: `Command` would look after signals first, and give up where it cannot.
-fn become_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error {
+/// Only one system call. `Command` would first change signals, and give up if that fails.
+fn exec_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error {
     let text = |word: &OsStr| CString::new(word.as_bytes()).unwrap_or_default();
     let program = text(program);
     let words: Vec<CString> = iter::once(name)
@@ -411,22 +414,22 @@ fn become_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error
         .collect();
     let mut argv: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     argv.push(std::ptr::null());
-    // SAFETY: strings that end with a zero, and a list of them that ends with none.
+    // SAFETY: zero-terminated strings, and a list of them that ends with a null pointer.
     unsafe { libc::execvp(program.as_ptr(), argv.as_ptr()) };
     io::Error::last_os_error()
 }
 
-/// What we took for no program may be one for the system, which also says what is wrong with it.
-pub fn fail(unfound: Unfound) -> i32 {
-    let status = if unfound.is_hidden {
-        NO_SUCH
+/// Reports that no program was found. The system may still find one, or knows what is wrong with it.
+pub fn report_not_found(not_found: NotFound) -> i32 {
+    let status = if not_found.is_hidden {
+        NOT_FOUND
     } else {
-        status_of(&become_program(&unfound.name, &unfound.name, &unfound.args))
+        status_of(&exec_program(&not_found.name, &not_found.name, &not_found.args))
     };
-    let why = if status == NO_SUCH {
-        unfound.words
+    let why = if status == NOT_FOUND {
+        not_found.words
     } else {
-        format!("{}: it cannot be executed", unfound.name.to_string_lossy())
+        format!("{}: it cannot be executed", not_found.name.to_string_lossy())
     };
     eprintln!("wafcc: {why}");
     status
@@ -435,18 +438,18 @@ pub fn fail(unfound: Unfound) -> i32 {
 /// The shell's exit status for a program that could not be started.
 fn status_of(error: &io::Error) -> i32 {
     match error.raw_os_error() {
-        Some(libc::ENOENT) => NO_SUCH,
-        _ => NO_PROGRAM,
+        Some(libc::ENOENT) => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
     }
 }
 
-/// Ends as the command did, so that whoever waits for us sees the same.
+/// Ends as the command did, so that our parent sees the same status.
 fn end_as(code: i32) -> i32 {
     if code >= 0 {
         return code;
     }
     let signal = -code;
-    // SAFETY: this process has one thread and nothing to clean up. No core: the command has left its own.
+    // SAFETY: this process has one thread and nothing to clean up. Without a core file: the command has left its own.
     unsafe {
         let none = libc::rlimit {
             rlim_cur: 0,
@@ -465,7 +468,7 @@ mod tests {
 
     #[test]
     fn all_commands_of_one_parent_are_one_session() {
-        assert_eq!(parent(), parent());
-        assert_ne!(parent().0[8..], [0; 8]);
+        assert_eq!(session(), session());
+        assert_ne!(session().0[8..], [0; 8]);
     }
 }

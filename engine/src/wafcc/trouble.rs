@@ -1,21 +1,20 @@
-//! What keeps us from the engine, remembered for the next calls: one that waited in vain leaves a note, and while that is
-//! fresh, others run their commands at once.
+//! Notes that the engine cannot be reached. A call that has waited in vain leaves a note. While the note is fresh,
+//! other calls run their commands at once.
 //!
 //! ```text
 //! wafcc-trouble 1
-//! FAILURES WRITTEN UNTIL     in milliseconds of the monotonic clock
+//! FAILURES WRITTEN UNTIL    in milliseconds of the monotonic clock
 //! REASON
-//! ....                       one for each command that ran without the engine since
+//! ....                      one for each command that ran without the engine since
 //! ```
 //!
-//! The note is in the engine's own folder or, where that cannot be written, in one of this user below /tmp. When it is no
-//! longer fresh, one call at a time tries again, and waits for a moment only. `front/front.c` asks only whether there is
-//! a note.
+//! The note is in the engine's folder. If that cannot be written, it is in a folder of this user in /tmp. When the note
+//! is old, one call at a time tries again, with a short timeout. `front/front.c` only checks whether there is a note.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,39 +26,39 @@ use crate::files::regular;
 use crate::settings::place;
 
 const MAGIC: &str = "wafcc-trouble 1";
-/// How long the first note is fresh; each failure that follows doubles that.
-const FIRST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(60);
-/// How long one that tries again waits: for no longer than a build can afford many times.
-pub const BRIEFLY: Duration = Duration::from_millis(100);
+/// How long the first note is fresh. Each further failure doubles that.
+const FIRST_TIME: Duration = Duration::from_secs(5);
+const LONGEST_TIME: Duration = Duration::from_secs(60);
+/// The timeout of a call that tries again: short enough for a build to pay it many times.
+pub const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 const CAP: u64 = 1 << 20;
 
 /// What a call is to do.
 pub enum Advice {
-    /// Nothing is known to be wrong.
+    /// No failure is known: ask the engine.
     Ask,
-    /// Others have failed a moment ago.
+    /// Other calls have failed a moment ago: do not ask.
     Leave,
-    /// They have failed some time ago, and it is for us to try again, briefly.
+    /// Other calls have failed some time ago, and this call tries again.
     AskBriefly(Note),
 }
 
-/// A note that was left, and that nobody else takes while we have it.
+/// An old note, which no other call can take while we have it.
 pub struct Note {
     path: PathBuf,
     failures: u32,
-    /// With a lock, until this call has ended or become its command.
+    /// Holds a lock until this call ends or becomes its command.
     _file: File,
 }
 
-/// What a note says.
+/// The content of a note.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trouble {
     failures: u32,
     written: u64,
     until: u64,
     pub reason: String,
-    /// So many commands ran without the engine.
+    /// How many commands ran without the engine.
     pub commands: usize,
 }
 
@@ -81,12 +80,12 @@ impl Trouble {
     }
 
     fn new(failures: u32, reason: &str) -> Trouble {
-        let doubled = FIRST.saturating_mul(1 << failures.clamp(1, 10).saturating_sub(1));
+        let doubled = FIRST_TIME.saturating_mul(1 << failures.clamp(1, 10).saturating_sub(1));
         let written = now();
         Trouble {
             failures,
             written,
-            until: written + doubled.min(LONGEST).as_millis() as u64,
+            until: written + doubled.min(LONGEST_TIME).as_millis() as u64,
             reason: reason.replace('\n', " "),
             commands: 1,
         }
@@ -104,13 +103,13 @@ impl Trouble {
         format!("{MAGIC}\n{failures} {written} {until}\n{reason}\n{marks}")
     }
 
-    /// Also false for one of the time before the machine was started anew.
+    /// False for a note from before the machine's last start.
     fn is_fresh(&self) -> bool {
         (self.written..self.until).contains(&now())
     }
 }
 
-/// Looks whether others have failed. A note that cannot be read is none.
+/// Looks for a note. A note that cannot be read is ignored.
 pub fn consult(folder: &Folder) -> Advice {
     places(folder)
         .iter()
@@ -122,14 +121,14 @@ fn advise(path: &Path) -> Option<Advice> {
     let mut file = open(path).ok()?;
     let mut text = String::new();
     (&mut file).take(CAP).read_to_string(&mut text).ok()?;
-    // One that is just being written says nothing yet.
+    // A note without content is being written by another call.
     let trouble = Trouble::parse(&text);
     if trouble.as_ref().map_or(is_new(&file), Trouble::is_fresh) {
-        // Only for who asks how many there were.
+        // Only for the count of commands.
         let _ = file.write_all(b".");
         return Some(Advice::Leave);
     }
-    let is_ours = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&file, path);
+    let is_ours = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_still_at(&file, path);
     if !is_ours {
         let _ = file.write_all(b".");
         return Some(Advice::Leave);
@@ -147,46 +146,49 @@ fn is_new(file: &File) -> bool {
         .metadata()
         .and_then(|found| found.modified())
         .map(|at| at.elapsed());
-    age.is_ok_and(|age| age.is_ok_and(|age| age < FIRST))
+    age.is_ok_and(|age| age.is_ok_and(|age| age < FIRST_TIME))
 }
 
-/// Nobody has put another note in its place.
-fn is_at(file: &File, path: &Path) -> bool {
+/// Whether the open file still has this path: another call may have replaced the note.
+fn is_still_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
         _ => false,
     }
 }
 
-/// Notes a failure; true for the first one to do so.
+/// Notes a failure. True for the first call that does so.
 pub fn leave(folder: &Folder, reason: &str, earlier: Option<&Note>) -> bool {
     if let Some(note) = earlier {
         let text = Trouble::new(note.failures + 1, reason).text();
-        if let Err(error) = replace(&note.path, &text) {
+        let fresh = note.path.with_extension(format!("trouble-{}", std::process::id()));
+        if let Err(error) = regular::replace(&note.path, &fresh, text.as_bytes()) {
             log::debug!("write {}: {error}", note.path.display());
         }
         return false;
     }
-    // What is there was left by others that failed with us.
+    // A note that exists was left by another call that failed with us.
     if places(folder).iter().any(|path| open(path).is_ok()) {
         return false;
     }
     let text = Trouble::new(1, reason).text();
-    // The folder may be what is missing.
+    // A missing folder may be the reason for the failure.
     let _ = folder.make();
-    let _ = DirBuilder::new().mode(0o700).create(shelter());
-    places(folder).iter().any(|path| create(path, &text).is_ok())
+    let _ = DirBuilder::new().mode(0o700).create(fallback_folder());
+    places(folder)
+        .iter()
+        .any(|path| regular::create(path, text.as_bytes()).is_ok())
 }
 
-/// The engine has answered.
+/// Removes the notes, because the engine has answered.
 pub fn forget(folder: &Folder) {
     for path in places(folder) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// What others have noted, for who asks.
-pub fn told(folder: &Folder) -> Option<Trouble> {
+/// The note of other calls, for reports.
+pub fn read_note(folder: &Folder) -> Option<Trouble> {
     let texts = places(folder).into_iter().filter_map(|path| {
         let mut text = String::new();
         open(&path).ok()?.take(CAP).read_to_string(&mut text).ok()?;
@@ -195,37 +197,26 @@ pub fn told(folder: &Folder) -> Option<Trouble> {
     texts.into_iter().find_map(|text| Trouble::parse(&text))
 }
 
-/// Where notes may be, in folders that are ours alone.
+/// The paths of notes, in folders that only this user can change.
 fn places(folder: &Folder) -> Vec<PathBuf> {
-    let shelter = Folder::at(shelter());
+    let fallback_folder = Folder::at(fallback_folder());
     let name = format!("trouble-{:016x}", place::mixed(folder.path().as_os_str().as_bytes()));
     let own = folder.check().is_ok().then(|| folder.trouble());
-    let other = shelter.check().is_ok().then(|| shelter.path().join(name));
+    let other = fallback_folder
+        .check()
+        .is_ok()
+        .then(|| fallback_folder.path().join(name));
     own.into_iter().chain(other).collect()
 }
 
-/// Where notes go that cannot be in the engine's folder.
-fn shelter() -> String {
+/// The folder of notes that cannot be in the engine's folder.
+fn fallback_folder() -> String {
     format!("/tmp/wafcc-{}", rustix::process::geteuid().as_raw())
 }
 
-/// Does not wait, whatever stands there, and follows no link.
+/// Opens without blocking, whatever file is there, and follows no link.
 fn open(path: &Path) -> io::Result<File> {
     regular::open_with(OpenOptions::new().read(true).append(true), path)
-}
-
-fn create(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let fresh = path.with_extension(format!("trouble-{}", std::process::id()));
-    let written = create(&fresh, text).and_then(|()| fs::rename(&fresh, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
 }
 
 fn now() -> u64 {
@@ -238,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_says_what_was_written() {
+    fn a_note_is_read_as_it_was_written() {
         let trouble = Trouble::new(3, "two\nlines");
         assert_eq!(trouble.reason, "two lines");
         assert_eq!(Trouble::parse(&trouble.text()), Some(trouble));

@@ -1,6 +1,7 @@
-//! Bytes to values: every field is bounded by its frame, and what is not exactly as `docs/protocol.md` says is refused.
+//! Decodes values. Every field must end within its frame, and everything that `docs/protocol.md` does not allow is
+//! refused.
 //!
-//! Knows nothing of the order in which frames may come.
+//! Does not know in which order frames may come.
 
 use super::{
     Caching, Execute, Form, Hello, Malformed, MissReason, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
@@ -32,7 +33,7 @@ impl Reader<'_> {
         Ok(bytes.chunks_exact(4).map(number).collect())
     }
 
-    /// A text for people.
+    /// A text for users.
     fn words(&mut self) -> Result<String> {
         String::from_utf8(self.text()?.to_vec()).map_err(|_| Malformed("words that are not UTF-8"))
     }
@@ -165,7 +166,7 @@ fn policy(r: &mut Reader<'_>) -> Result<Policy> {
 }
 
 impl Request {
-    /// Decodes what stands between a frame's length and the next frame.
+    /// Decodes a frame without its length.
     pub fn decode(frame: &[u8]) -> Result<Request> {
         let mut r = Reader(frame);
         let request = match r.u8()? {
@@ -245,7 +246,7 @@ impl Reply {
                 engine: r.text()?.to_vec(),
             },
             0x82 => Reply::Refused {
-                why: r.one_of(&Why::ALL, |one| one as u8, "unknown reason to refuse")?,
+                why: Why::from_number(r.u8()?).ok_or(Malformed("unknown reason to refuse"))?,
                 reason: r.text()?.to_vec(),
             },
             0x83 => Reply::Output {

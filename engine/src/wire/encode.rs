@@ -1,6 +1,6 @@
-//! Values to bytes, appended to what is to be sent.
+//! Encodes values as bytes, appended to a buffer.
 //!
-//! Knows nothing of caps: whoever sends asks how long a frame became.
+//! Does not check the size limits of frames. The sender checks the length.
 
 use super::{Form, Reply, Request, Strings, Told, MAGIC};
 use crate::bytes::fields::{put_frame as frame, put_numbered, put_text};
@@ -139,7 +139,7 @@ impl Reply {
     }
 }
 
-/// An `output` frame from borrowed bytes: captured output is copied once only.
+/// Encodes an `output` frame from borrowed bytes, so that captured output is copied only once.
 pub fn put_output(out: &mut Vec<u8>, id: u32, stream: u8, data: &[u8]) {
     put_numbered(out, 0x83, id, |out| {
         out.push(stream);

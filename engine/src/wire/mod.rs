@@ -1,32 +1,32 @@
-//! The frames of `docs/protocol.md`: their meaning as Rust values, which `decode` makes of bytes and `encode` makes bytes.
+//! The frames of `docs/protocol.md` as Rust values. `decode` reads them from bytes, `encode` writes them.
 //!
-//! Pure. Knows nothing of sockets, nor of what is done with a request; `bytes::frame` cuts a stream into the bodies that are
-//! decoded here.
+//! Pure. Knows no sockets, and does not know what a request does. `bytes::frame` splits a stream into the frames that
+//! are decoded here.
 
 mod decode;
 mod encode;
-mod told;
+mod reason;
 
 pub use encode::put_output;
-pub use told::{Known, MissReason, Told, UncachedReason, Unkept, UnstoredReason};
+pub use reason::{Known, MissReason, Told, UncachedReason, Unkept, UnstoredReason, Why};
 
 pub use crate::bytes::fields::Malformed;
 pub use crate::bytes::frame::GREETING_CAP;
 
-/// The highest and the lowest version that this engine speaks.
+/// The only version of the protocol that this engine speaks.
 pub const VERSION: u16 = 1;
 /// The largest frame after `welcome`.
 pub const FRAME_CAP: usize = 8 << 20;
-/// The most output that one frame carries.
+/// The most output in one frame.
 pub const OUTPUT_CAP: usize = 1 << 20;
-/// The most input that a command can be given.
+/// The most input of a command.
 pub const INPUT_CAP: usize = 1 << 20;
-/// How many environments a connection can define.
+/// The most environments of a connection.
 pub const ENVIRONMENTS: usize = 64;
 
 const MAGIC: &[u8; 4] = b"WAFD";
 
-/// Zero-terminated strings one after the other, as the wire and `execve` both have them.
+/// Zero-terminated strings in one buffer, as both the wire and `execve` use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Strings {
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ impl Strings {
         self.bytes.split_inclusive(|b| *b == 0).map(|s| &s[..s.len() - 1])
     }
 
-    /// The strings with their terminating zero, for C.
+    /// The strings with their terminating zeros, for C.
     pub fn terminated(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.split_inclusive(|b| *b == 0)
     }
@@ -46,7 +46,6 @@ impl Strings {
         self.bytes.iter().filter(|b| **b == 0).count()
     }
 
-    /// All of them with their terminating zeros.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -61,7 +60,7 @@ impl Strings {
 }
 
 impl<T: AsRef<[u8]>> FromIterator<T> for Strings {
-    /// Strings that hold a zero byte end at it: no program could be given more.
+    /// A string with a zero byte is cut there, since no program could get more of it.
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         let mut bytes = Vec::new();
         for item in items {
@@ -84,15 +83,15 @@ pub struct Hello {
     pub name: Vec<u8>,
 }
 
-/// `Hello::wishes`: pin each command to one processor.
+/// Flag of `Hello::wishes`: pin each command to one processor.
 pub const WISH_PIN: u32 = 1;
-/// `Hello::wishes`: share the slots with nobody.
+/// Do not share the slots with other builds.
 pub const WISH_OWN_SLOTS: u32 = 2;
-/// Look at where the client lives only when a command is to run.
+/// Examine the client's process only when a command has to run.
 pub const WISH_LATE: u32 = 4;
-/// What the cache can tell nothing of is not run but given back.
+/// Return commands that the cache knows nothing of, without running them.
 pub const WISH_KNOWN: u32 = 8;
-/// With this the wishes hold the client's umask, from this bit on.
+/// The wishes contain the client's umask, from bit `UMASK_SHIFT` on.
 pub const WISH_UMASK: u32 = 16;
 pub const UMASK_SHIFT: u32 = 16;
 
@@ -101,7 +100,7 @@ pub enum Stdio {
     Null,
     Pipe,
     Descriptor,
-    /// Standard error only: where standard output goes.
+    /// Standard error only: the same as standard output.
     SameAsStdout,
 }
 
@@ -110,64 +109,65 @@ pub struct Execute {
     pub id: u32,
     pub env: u32,
     pub new_session: bool,
-    /// What came of it before may be its outcome.
+    /// It may be answered by a stored result.
     pub cached: bool,
-    /// Though it may be no compile that the cache knows: what it is seen to do is enough.
+    /// It may be any command, not only a known kind of compile: its recorded accesses are enough.
     pub by_facts: bool,
-    /// With its outcome, the client is told what it depended on.
+    /// Send the command's inputs with its outcome.
     pub inputs: bool,
     pub stdio: [Stdio; 3],
-    /// Microseconds; 0 is none.
+    /// Microseconds. 0 means no timeout.
     pub timeout: u64,
     pub cwd: Vec<u8>,
     pub argv: Strings,
     pub input: Vec<u8>,
-    /// The files that the command is to make, as its client names them: only there, what others have stored may write. None are declared if this is empty.
+    /// The files that the command makes, as its client declares them. Entries of shared stores may write only these.
+    /// Empty if none are declared.
     pub outputs: Strings,
 }
 
-/// How a jobserver is named in `MAKEFLAGS`.
+/// How `MAKEFLAGS` names a jobserver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Two inherited descriptors, as every `make` with jobs understands it.
+    /// Two inherited descriptors, which every `make` with jobs understands.
     Pipe,
-    /// A path: `make` from 4.4, `ninja` from 1.13.
+    /// A path: `make` since 4.4, `ninja` since 1.13.
     Fifo,
 }
 
-/// What a build wants of its neighbours, and gives them; for its whole session.
+/// Limits of a session beside other builds, and what it offers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Do not start fewer commands when memory runs short.
+    /// Start as many commands as before when memory runs short.
     pub no_brake: bool,
-    /// Two descriptors come with the frame: the ends of a jobserver that tokens are to be taken from.
+    /// Two descriptors come with the frame: the ends of a jobserver's pipe, from which tokens are taken.
     pub tokens: bool,
-    /// Commands are told of a jobserver.
+    /// Give commands a jobserver of this form.
     pub serve: Option<Form>,
-    /// So many hundredths of a runnable thread are the most on the machine; 0 is no limit.
+    /// The most runnable threads on the machine, in hundredths. 0 means no limit.
     pub load: u32,
 }
 
-/// As many characters as a line has, and as many lines.
+/// The size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Size {
     pub columns: u16,
     pub rows: u16,
 }
 
-/// How a connection's commands are to be cached.
+/// How the commands of a connection are to be cached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caching {
-    /// Nothing is stored.
+    /// Store nothing.
     pub read_only: bool,
-    /// Nothing is looked up.
+    /// Look nothing up.
     pub recache: bool,
-    /// The folder of the checkout is one whose name commands may share.
+    /// The folder of the checkout in which a command runs is one of the `bases`.
     pub share_checkouts: bool,
-    /// Folders whose names commands may share; absolute.
+    /// Folders whose names may differ between checkouts. Absolute.
     pub bases: Strings,
     pub namespace: Vec<u8>,
-    /// The store that is meant; absolute, or empty for whichever there is.
+    /// The store that the client uses. Absolute, or empty for the engine's store.
     pub store: Vec<u8>,
     /// Messages are for a terminal of this size.
     pub terminal: Option<Size>,
@@ -191,43 +191,10 @@ pub enum Request {
     Listen,
     Policy(Policy),
     Caching(Caching),
-    /// A question about the cache, in JSON (`wafcc::question`).
+    /// A question about the cache, in JSON (`report::question`).
     Cache {
         question: Vec<u8>,
     },
-}
-
-/// Why a greeting was refused; the numbers are the wire's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    Version = 1,
-    Token = 2,
-    Place = 3,
-    Crowded = 4,
-    Leaving = 5,
-    Greeting = 6,
-}
-
-impl Why {
-    pub const ALL: [Why; 6] = [
-        Why::Version,
-        Why::Token,
-        Why::Place,
-        Why::Crowded,
-        Why::Leaving,
-        Why::Greeting,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Why::Version => "version",
-            Why::Token => "token",
-            Why::Place => "place",
-            Why::Crowded => "crowded",
-            Why::Leaving => "leaving",
-            Why::Greeting => "greeting",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -239,7 +206,7 @@ pub enum Verdict {
     Cancelled = 3,
 }
 
-/// What could not be done for a command that was not started, and how one was that was.
+/// Which step failed for a command that was not started. For a command that ran: how it was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Step {
     #[default]
@@ -293,13 +260,13 @@ pub enum Reply {
         id: u32,
         told: Told,
     },
-    /// What a command depended on, as numbers of texts (`cache::inputs`).
+    /// The inputs of a command, as numbers of texts (`cache::lookup::inputs`).
     Inputs {
         id: u32,
-        /// The number of the first of the new texts; with zero, those before are forgotten.
+        /// The number of the first new text. Zero means that all earlier texts are forgotten.
         first: u32,
         new: Strings,
-        /// Of what the command made.
+        /// The digest of the outputs.
         result: [u8; 32],
         numbers: Vec<u32>,
     },

@@ -249,7 +249,7 @@ impl Project {
         Project(sandbox)
     }
 
-    fn wafcc(&self, args: &[&str]) -> sandbox::Said {
+    fn wafcc(&self, args: &[&str]) -> sandbox::ProgramOutput {
         let mut command = wrapper::wafcc(&self.0);
         command
             .env("WAFCC_DIR", self.0.path("store"))

@@ -1,4 +1,4 @@
-//! The brake: short memory and a busy machine hold commands back, never the first of a build.
+//! The brake holds commands back when memory is short or the machine is busy, but never the first command of a build.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::support::peer::Peer;
 use crate::support::sandbox::{run, wait_until, Sandbox};
 use wafengine::wire::{Policy, Request};
 
-/// What the kernel would tell.
+/// Files that replace the kernel's.
 struct Gauges(PathBuf);
 
 impl Gauges {
@@ -21,7 +21,7 @@ impl Gauges {
         gauges
     }
 
-    /// As the kernel does, at once: a reader never finds half of it.
+    /// Replaces the file in one step, as the kernel's own change, so that a reader never sees half of it.
     fn write(&self, name: &str, text: &str) {
         let fresh = self.0.join("fresh");
         fs::write(&fresh, text).unwrap();
@@ -43,7 +43,7 @@ impl Gauges {
         self.write("loadavg", &format!("0.00 0.00 0.00 {}/100 1\n", others + 1));
     }
 
-    /// An engine that reads these, with or without a brake.
+    /// Starts an engine that reads these files.
     fn start(&self, sandbox: &Sandbox, brake: &str) {
         let mut start = sandbox.wafd(&["start"]);
         run(start.env("WAFD_GAUGES", &self.0).env("WAFD_MEMORY_BRAKE", brake)).succeeded();
@@ -170,7 +170,7 @@ fn commands_that_start_together_do_not_overshoot_the_load() {
     let gate = sandbox.close_gate("gate");
     let mut peer = sandbox.client(8);
     peer.send(&policy(false, 300));
-    // Both in one write: the engine grants them in one round, from one reading.
+    // One write for both: the engine grants them in one round, with one reading of the files.
     let mut bytes = Vec::new();
     let requests: Vec<_> = (0..2).map(|_| peer.number(&shell(&gate.script))).collect();
     requests.iter().for_each(|request| request.encode(&mut bytes));

@@ -1,4 +1,4 @@
-//! Raw bytes after a good greeting: whatever comes, only the connection that it comes over suffers.
+//! Invalid bytes after a valid greeting: whatever comes, only its own connection is affected.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -31,22 +31,22 @@ fn vectors(group: &str) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// The engine serves a client that has come before, and one that comes now.
+/// The engine serves an older client and a new one.
 #[track_caller]
-fn all_is_well(sandbox: &Sandbox, before: &mut Peer) {
+fn assert_serves_both(sandbox: &Sandbox, before: &mut Peer) {
     assert_eq!(before.run(&shell("echo before")).text(), "before\n");
     assert_eq!(sandbox.client(1).run(&shell("echo now")).text(), "now\n");
 }
 
-/// Waits until the engine has no more descriptors than it had.
+/// Waits until the engine has no more descriptors than before.
 #[track_caller]
-fn nothing_leaks(engine: i32, before: usize) {
+fn wait_for_descriptors(engine: i32, before: usize) {
     wait_until("the engine has closed what it was sent", || {
         process::descriptors(engine) <= before
     });
 }
 
-/// Each broken frame ends the connection that it comes over, without an answer, and no other.
+/// A broken frame ends its own connection without an answer, and no other connection.
 #[test]
 fn a_broken_frame_ends_its_connection_only() {
     let sandbox = Sandbox::started();
@@ -61,11 +61,11 @@ fn a_broken_frame_ends_its_connection_only() {
         }
     }
     assert_eq!(neighbour.finish(waits).text(), "untouched");
-    all_is_well(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbour);
     assert_eq!(sandbox.status()["totals"]["malformed"], broken.len());
 }
 
-/// The frames of an engine mean nothing from a client.
+/// Frames that only an engine may send end the connection of a client.
 #[test]
 fn a_client_does_not_speak_as_an_engine() {
     let sandbox = Sandbox::started();
@@ -76,7 +76,7 @@ fn a_client_does_not_speak_as_an_engine() {
     }
 }
 
-/// A length above the cap ends the connection before anything of the frame has come.
+/// A length above the limit ends the connection before any more of the frame has come.
 #[test]
 fn a_frame_above_the_cap_ends_with_its_length() {
     let sandbox = Sandbox::started();
@@ -87,7 +87,7 @@ fn a_frame_above_the_cap_ends_with_its_length() {
     }
 }
 
-/// A frame of exactly the cap is taken, and costs no memory for long once it is replaced.
+/// A frame of exactly the limit is accepted, and its memory is freed when its content is replaced.
 #[test]
 fn a_frame_of_the_cap_is_taken() {
     let sandbox = Sandbox::started();
@@ -109,7 +109,7 @@ fn a_frame_of_the_cap_is_taken() {
     wait_until("the memory is given back", || process::resident(engine) < 16 << 10);
 }
 
-/// The longest input that a command may have is taken; one byte more ends the connection.
+/// The longest input is accepted. One byte more ends the connection.
 #[test]
 fn the_cap_of_input_is_exact() {
     let sandbox = Sandbox::started();
@@ -128,17 +128,17 @@ fn truncated_frames_leave_nothing_behind() {
     let engine = neighbour.pid;
     let before = process::descriptors(engine);
     for (_, bytes) in vectors("good") {
-        // Those that are whole are for other tests: one of them stops the engine.
+        // Complete frames are for other tests: one of them stops the engine.
         for cut in (1..bytes.len()).step_by(3).chain([bytes.len() - 1]) {
             sandbox.client(1).write(&bytes[..cut]);
         }
     }
-    all_is_well(&sandbox, &mut neighbour);
-    nothing_leaks(engine, before);
+    assert_serves_both(&sandbox, &mut neighbour);
+    wait_for_descriptors(engine, before);
     assert_eq!(neighbour.report()["totals"]["malformed"], 0, "ending is not malformed");
 }
 
-/// Bytes that come one by one make the same requests.
+/// Bytes that come one by one form the same requests.
 #[test]
 fn a_slow_writer_is_understood() {
     let sandbox = Sandbox::started();
@@ -158,7 +158,7 @@ fn a_slow_writer_is_understood() {
     assert_eq!(peer.finish(0).text(), "slowly\n/bin/sh\n");
 }
 
-/// Many requests in one write are all carried out, also the one whose rest comes later.
+/// Many requests in one write are all handled, even the last one, whose rest comes later.
 #[test]
 fn many_frames_in_one_write_are_all_taken() {
     let sandbox = Sandbox::started();
@@ -176,14 +176,14 @@ fn many_frames_in_one_write_are_all_taken() {
     }
 }
 
-/// Three hundred connections that all send garbage, at the same time, are closed, and nobody else notices.
+/// Three hundred connections that send garbage at the same time are closed. Other clients are not affected.
 #[test]
 fn a_crowd_that_sends_garbage_is_sent_away() {
     let sandbox = Sandbox::started();
     let mut neighbour = sandbox.client(1);
     let engine = neighbour.pid;
     let before = process::descriptors(engine);
-    let mut noise = Noise(1);
+    let mut random = Random(1);
     let mut crowd: Vec<Peer> = (0..300)
         .map(|i| {
             if i % 2 == 0 {
@@ -194,22 +194,22 @@ fn a_crowd_that_sends_garbage_is_sent_away() {
         })
         .collect();
     for peer in &mut crowd {
-        // A length far above any cap first, so that none of them is waited for.
+        // First a length far above the limit, so that the engine waits for no more bytes.
         let mut garbage = vec![0xff; 4];
-        garbage.extend((0..noise.below(5000)).map(|_| noise.byte()));
+        garbage.extend((0..random.below(5000)).map(|_| random.byte()));
         let _ = peer.try_write(&garbage);
     }
     for peer in &mut crowd {
         peer.is_closed();
     }
-    all_is_well(&sandbox, &mut neighbour);
-    nothing_leaks(engine, before);
+    assert_serves_both(&sandbox, &mut neighbour);
+    wait_for_descriptors(engine, before);
 }
 
-/// A reproducible source of disorder (xorshift).
-struct Noise(u64);
+/// Reproducible random numbers (xorshift).
+struct Random(u64);
 
-impl Noise {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -225,7 +225,7 @@ impl Noise {
         (self.next() >> 32) as u8
     }
 
-    /// Something that may be mistaken for what it was.
+    /// Changes a frame a little.
     fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(3) {
             let at = self.below(bytes.len());
@@ -245,7 +245,7 @@ impl Noise {
     }
 }
 
-/// What the bytes would do if they were understood.
+/// What the engine would do if it accepted the bytes.
 fn requests(bytes: &[u8]) -> Vec<Request> {
     let mut inbox = Inbox::new(FRAME_CAP);
     inbox.push(bytes);
@@ -256,13 +256,13 @@ fn requests(bytes: &[u8]) -> Vec<Request> {
     found
 }
 
-/// Two thousand seeded mutations of good frames, before and after the greeting, leave the engine as it was.
+/// Two thousand seeded mutations of valid frames, before and after the greeting, do not harm the engine.
 #[test]
 fn mutated_frames_do_no_harm() {
     let sandbox = Sandbox::started();
     let mut neighbour = sandbox.client(1);
     let engine = neighbour.pid;
-    // One of them will ask for the port, which stays open.
+    // One of the mutations will open the TCP port, which stays open.
     neighbour.send(&Request::Listen);
     assert!(matches!(neighbour.receive(), Some(Reply::Listening { .. })));
     let before = process::descriptors(engine);
@@ -282,15 +282,15 @@ fn mutated_frames_do_no_harm() {
         bytes_of(&Request::Status),
         bytes_of(&Request::Listen),
     ];
-    let mut noise = Noise(20_240_229);
+    let mut random = Random(20_240_229);
     for round in 0..2000 {
         let greeting = bytes_of(&Request::Hello(hello(new_session(), 2)));
         let mut bytes = match round % 4 {
             0 => greeting.clone(),
-            _ => seeds[noise.below(seeds.len())].clone(),
+            _ => seeds[random.below(seeds.len())].clone(),
         };
-        noise.mutate(&mut bytes);
-        // Asked to stop, it would be right to stop.
+        random.mutate(&mut bytes);
+        // A mutation that asks to stop would really stop the engine.
         if requests(&bytes).iter().any(|r| matches!(r, Request::Stop { .. })) {
             continue;
         }
@@ -299,12 +299,12 @@ fn mutated_frames_do_no_harm() {
             peer.write(&greeting);
             assert!(matches!(peer.receive(), Some(Reply::Welcome { .. })), "round {round}");
         }
-        // It may be cut off before all is said.
+        // The engine may close the connection before everything is written.
         let _ = peer.try_write(&bytes);
     }
     assert_eq!(neighbour.report()["pid"], engine);
-    all_is_well(&sandbox, &mut neighbour);
-    nothing_leaks(engine, before);
+    assert_serves_both(&sandbox, &mut neighbour);
+    wait_for_descriptors(engine, before);
     wait_until("the last of their commands is gone", || {
         neighbour.report()["slots"]["running"] == 0
     });
@@ -312,18 +312,18 @@ fn mutated_frames_do_no_harm() {
 
 // ---- descriptors
 
-fn wants_three() -> Order {
+fn command_with_three_descriptors() -> Order {
     shell("cat; echo told >&2").stdio([Stdio::Descriptor; 3])
 }
 
-/// A command that wants descriptors which were not sent ends the connection; it is not run with others.
+/// A command without the descriptors that it needs ends the connection, and is not run.
 #[test]
 fn a_command_without_its_descriptors_ends_the_connection() {
     let sandbox = Sandbox::started();
     let null = File::open("/dev/null").unwrap();
     for sent in 0..3 {
         let mut peer = sandbox.client(1);
-        let bytes = bytes_of(&peer.number(&wants_three()));
+        let bytes = bytes_of(&peer.number(&command_with_three_descriptors()));
         match sent {
             0 => peer.write(&bytes),
             n => peer.write_with(&bytes, &vec![null.as_fd(); n]).unwrap(),
@@ -332,7 +332,7 @@ fn a_command_without_its_descriptors_ends_the_connection() {
     }
 }
 
-/// More descriptors than a frame has streams end the connection, and none of them stays open.
+/// More descriptors than a frame has streams end the connection, and all of them are closed.
 #[test]
 fn too_many_descriptors_end_the_connection() {
     let sandbox = Sandbox::started();
@@ -342,17 +342,17 @@ fn too_many_descriptors_end_the_connection() {
     let null = File::open("/dev/null").unwrap();
     for sent in [4, 5, 16, 30] {
         let mut peer = sandbox.client(1);
-        let bytes = bytes_of(&peer.number(&wants_three()));
+        let bytes = bytes_of(&peer.number(&command_with_three_descriptors()));
         let _ = peer.write_with(&bytes, &vec![null.as_fd(); sent]);
         peer.is_closed();
     }
-    nothing_leaks(engine, before);
-    all_is_well(&sandbox, &mut neighbour);
+    wait_for_descriptors(engine, before);
+    assert_serves_both(&sandbox, &mut neighbour);
 }
 
-/// Descriptors that come ahead of a frame that never ends are bounded, and go with the connection.
+/// Descriptors that come before an incomplete frame are limited, and are closed with the connection.
 #[test]
-fn descriptors_do_not_pile_up() {
+fn early_descriptors_are_limited() {
     let sandbox = Sandbox::started();
     let mut neighbour = sandbox.client(1);
     let engine = neighbour.pid;
@@ -360,8 +360,8 @@ fn descriptors_do_not_pile_up() {
     let null = File::open("/dev/null").unwrap();
     let three: Vec<BorrowedFd> = vec![null.as_fd(); 3];
     let mut peer = sandbox.client(1);
-    let bytes = bytes_of(&peer.number(&wants_three()));
-    // All of the frame but its last byte.
+    let bytes = bytes_of(&peer.number(&command_with_three_descriptors()));
+    // The whole frame except its last byte.
     let mut sent = 0;
     for byte in &bytes[..bytes.len() - 1] {
         if peer.write_with(&[*byte], &three).is_err() {
@@ -374,13 +374,13 @@ fn descriptors_do_not_pile_up() {
         );
     }
     peer.is_closed();
-    nothing_leaks(engine, before);
-    all_is_well(&sandbox, &mut neighbour);
+    wait_for_descriptors(engine, before);
+    assert_serves_both(&sandbox, &mut neighbour);
 }
 
-/// Descriptors with a request that has no use for them do not stay in the engine.
+/// Descriptors that come with a request that does not use them are closed.
 #[test]
-fn descriptors_that_nobody_wants_are_not_kept() {
+fn unused_descriptors_are_not_kept() {
     let sandbox = Sandbox::started();
     let mut neighbour = sandbox.client(1);
     let engine = neighbour.pid;
@@ -388,13 +388,14 @@ fn descriptors_that_nobody_wants_are_not_kept() {
     let null = File::open("/dev/null").unwrap();
     let mut peer = sandbox.client(1);
     let _ = peer.write_with(&bytes_of(&Request::Status), &[null.as_fd(); 3]);
-    // Served or cut off, as the engine likes; a connection of a client that is welcome keeps two: it and its process's status.
+    // The engine may answer or close the connection. A greeted connection needs two descriptors: the socket and its
+    // process's status.
     let _ = peer.receive();
     wait_until("they are closed", || process::descriptors(engine) <= before + 2);
-    all_is_well(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbour);
 }
 
-/// A client that sends its own end of the connection cannot keep the connection alive beyond itself.
+/// A client that sends its own socket over itself cannot keep the connection open.
 #[test]
 fn a_connection_sent_over_itself_ends_all_the_same() {
     let sandbox = Sandbox::started();
@@ -405,11 +406,11 @@ fn a_connection_sent_over_itself_ends_all_the_same() {
     let own = peer.stream.try_clone().unwrap();
     let _ = peer.write_with(&bytes_of(&Request::Status), &[own.as_fd()]);
     drop((peer, own));
-    nothing_leaks(engine, before);
-    all_is_well(&sandbox, &mut neighbour);
+    wait_for_descriptors(engine, before);
+    assert_serves_both(&sandbox, &mut neighbour);
 }
 
-/// Descriptors reach the command as its streams, in the order in which they were sent, also for commands that wait.
+/// Descriptors become the streams of the command, in the order in which they were sent, even if the command waits.
 #[test]
 fn descriptors_become_the_streams_of_their_command() {
     let sandbox = Sandbox::without_parking();
@@ -423,7 +424,10 @@ fn descriptors_become_the_streams_of_their_command() {
         let input = File::open(name("in")).unwrap();
         let output = File::create(name("out")).unwrap();
         let errors = File::create(name("err")).unwrap();
-        peer.submit_with(&wants_three(), &[input.as_fd(), output.as_fd(), errors.as_fd()]);
+        peer.submit_with(
+            &command_with_three_descriptors(),
+            &[input.as_fd(), output.as_fd(), errors.as_fd()],
+        );
     }
     for round in 0..4 {
         let finished = peer.finish(round + 1);
@@ -432,10 +436,11 @@ fn descriptors_become_the_streams_of_their_command() {
         assert_eq!(text("out"), format!("input {round}\n"));
         assert_eq!(text("err"), "told\n");
     }
-    nothing_leaks(engine, before);
+    wait_for_descriptors(engine, before);
 }
 
-/// The engine's copy of a descriptor is closed when the command has started: the reader of a pipe sees the command's end.
+/// The engine closes its copies of the descriptors when the command has started, so a pipe's reader sees the command's
+/// end.
 #[test]
 fn the_engine_keeps_no_copy_of_a_commands_streams() {
     let sandbox = Sandbox::started();
@@ -450,7 +455,7 @@ fn the_engine_keeps_no_copy_of_a_commands_streams() {
     peer.finish(id).text();
 }
 
-/// An order that is broken in a way that no decoder sees is refused by the engine: environment, number, jobs.
+/// The engine refuses requests that decode well but make no sense: unknown environment, used number, no jobs.
 #[test]
 fn an_order_must_make_sense() {
     let sandbox = Sandbox::started();

@@ -1,4 +1,4 @@
-//! Calls of `wafd` that are no ordinary start: mistakes, help, outputs that cannot be written.
+//! Command lines of `wafd` other than an ordinary start: mistakes, help, output that cannot be written.
 
 use std::fs;
 use std::io::Write;
@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use crate::support::sandbox::{end_of, run, Sandbox};
 use wafengine::files::folder::ENGINE;
 
-/// What is not a way to call it is told in one line that says where to look.
+/// An unknown command line is reported in one line that names the help.
 #[test]
-fn mistakes_in_the_call_are_told() {
+fn mistakes_in_the_call_are_reported() {
     let sandbox = Sandbox::new();
     for args in [
         &["frobnicate"][..],
@@ -45,9 +45,9 @@ fn help_needs_no_engine() {
     assert_eq!(fs::read_dir(sandbox.runtime()).unwrap().count(), 0);
 }
 
-/// When its output cannot be written that is told in one line, and an engine that was started is there all the same.
+/// If the output cannot be written, one line says so. An engine that was started runs all the same.
 #[test]
-fn output_that_cannot_be_written_is_told() {
+fn output_that_cannot_be_written_is_reported() {
     let sandbox = Sandbox::started();
     for args in [
         &["--help"][..],
@@ -69,7 +69,7 @@ fn output_that_cannot_be_written_is_told() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody reads: as with any other program, that is not worth a word of panic.
+    // If no process reads the pipe, the program does not panic.
     drop(quiet.stdout.take());
     let said = end_of(quiet);
     assert!(

@@ -1,4 +1,4 @@
-//! A command and its outcome: what is run, how it ended, what it took.
+//! Commands and outcomes: which program runs, how it ends, which resources it uses.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,16 +20,16 @@ fn program(path: &Path, text: &str) {
     install(&source, path);
 }
 
-/// A script that says which one it is.
-fn named(path: &Path, name: &str) {
+/// A script that prints its name.
+fn script_that_prints(path: &Path, name: &str) {
     program(path, &format!("#!/bin/sh\necho {name}\n"));
 }
 
 // ---- how it ended
 
-/// The exit status of a command is told as it is.
+/// The outcome has the exit status of the command.
 #[test]
-fn an_exit_status_is_told() {
+fn an_exit_status_is_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
     for status in [0, 1, 2, 126, 127, 128, 255] {
@@ -37,9 +37,9 @@ fn an_exit_status_is_told() {
     }
 }
 
-/// A signal that ended a command is told as its negative number.
+/// A signal that ended a command is reported as a negative number.
 #[test]
-fn a_signal_is_told() {
+fn a_signal_is_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
     for signal in [
@@ -51,14 +51,14 @@ fn a_signal_is_told() {
         libc::SIGHUP,
     ] {
         let line = format!("ulimit -c 0; kill -{signal} $$");
-        // A signal may be ignored from the beginning, as below `nohup`.
+        // The caller of the tests may ignore this signal, as `nohup` does.
         let alone = std::process::Command::new("sh").args(["-c", &line]).status().unwrap();
         let ended = alone.signal().map_or(0, |signal| -signal);
         peer.run(&shell(&line)).ended(ended);
     }
 }
 
-/// A command that kills its whole group ends itself, and nobody else.
+/// A command that kills its whole process group ends only itself.
 #[test]
 fn a_command_is_in_a_group_of_its_own() {
     let sandbox = Sandbox::started();
@@ -70,7 +70,7 @@ fn a_command_is_in_a_group_of_its_own() {
     assert_eq!(peer.finish(other).text(), "unharmed\n");
 }
 
-/// Without a flag a command leads a process group in the engine's session; with it, a session of its own.
+/// A command leads a process group in the engine's session. With the flag it has a session of its own.
 #[test]
 fn a_command_leads_its_group_or_session() {
     let sandbox = Sandbox::started();
@@ -88,11 +88,11 @@ fn a_command_leads_its_group_or_session() {
     assert_eq!((group, session), (pid, pid));
 }
 
-// ---- that it could not be started
+// ---- commands that could not be started
 
-/// A command that does not exist is told with its errno, whether it has a path or is looked for.
+/// A command that does not exist is reported with its errno, with or without a path in its name.
 #[test]
-fn a_missing_command_is_told() {
+fn a_missing_command_is_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     for name in ["/no/such/command", "./nothing", "no-such-command"] {
@@ -104,7 +104,7 @@ fn a_missing_command_is_told() {
 
 /// A script whose interpreter does not exist cannot be started.
 #[test]
-fn a_missing_interpreter_is_told() {
+fn a_missing_interpreter_is_reported() {
     let sandbox = Sandbox::started();
     let script = sandbox.path("script");
     program(&script, "#!/no/such/interpreter\n");
@@ -112,9 +112,9 @@ fn a_missing_interpreter_is_told() {
     finished.not_started(Step::Command, libc::ENOENT);
 }
 
-/// What may not be executed is told: a file without the permission, a folder.
+/// A file without permission to execute and a folder are reported.
 #[test]
-fn a_forbidden_command_is_told() {
+fn a_forbidden_command_is_reported() {
     let sandbox = Sandbox::started();
     let plain = sandbox.path("plain");
     fs::write(&plain, "#!/bin/sh\n").unwrap();
@@ -125,9 +125,9 @@ fn a_forbidden_command_is_told() {
     }
 }
 
-/// A file that is no program is told, and not given to a shell.
+/// A file that is no program is reported, and is not run by a shell.
 #[test]
-fn a_file_without_a_format_is_told() {
+fn a_file_without_a_format_is_reported() {
     let sandbox = Sandbox::started();
     let text = sandbox.path("text");
     program(&text, "echo I am not a script\n");
@@ -135,18 +135,18 @@ fn a_file_without_a_format_is_told() {
     finished.not_started(Step::Command, libc::ENOEXEC);
 }
 
-/// Arguments that the system does not take are told.
+/// Arguments that are too long for the system are reported.
 #[test]
-fn too_long_arguments_are_told() {
+fn too_long_arguments_are_reported() {
     let sandbox = Sandbox::started();
     let long = vec![b'x'; 1 << 20];
     let finished = sandbox.client(1).run(&command(&[b"/bin/true", &long[..]]));
     finished.not_started(Step::Command, libc::E2BIG);
 }
 
-/// A missing folder is told as such, not as a missing command; so is a file in its place.
+/// A missing folder is reported as a missing folder, not as a missing command. So is a file in its place.
 #[test]
-fn a_missing_folder_is_told() {
+fn a_missing_folder_is_reported() {
     let sandbox = Sandbox::started();
     let file = sandbox.path("file");
     fs::write(&file, "").unwrap();
@@ -159,9 +159,9 @@ fn a_missing_folder_is_told() {
         .not_started(Step::Folder, libc::ENOENT);
 }
 
-/// A command that could not be started holds no slot and no descriptor.
+/// A command that could not be started keeps no slot and no descriptor.
 #[test]
-fn what_was_not_started_costs_nothing() {
+fn a_command_that_could_not_be_started_keeps_nothing() {
     let sandbox = Sandbox::without_parking();
     let mut peer = sandbox.client(1);
     peer.run(&shell(":")).text();
@@ -175,32 +175,32 @@ fn what_was_not_started_costs_nothing() {
     assert_eq!(peer.report()["totals"]["not_started"], 100);
 }
 
-// ---- what is run
+// ---- which program runs
 
-/// A bare name is looked for along the `PATH` of the command's own environment, from the first folder to the last.
+/// A bare name is searched along the `PATH` of the command's own environment, in order.
 #[test]
 fn a_bare_name_is_looked_for_along_the_commands_path() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    named(&sandbox.path("a/tool"), "first");
-    named(&sandbox.path("b/tool"), "second");
-    named(&sandbox.path("b/other"), "other");
+    script_that_prints(&sandbox.path("a/tool"), "first");
+    script_that_prints(&sandbox.path("b/tool"), "second");
+    script_that_prints(&sandbox.path("b/other"), "other");
     peer.define(1, [format!("PATH={}:{}", sandbox.name("a"), sandbox.name("b"))]);
     peer.define(2, [format!("PATH={}:{}/", sandbox.name("b"), sandbox.name("a"))]);
     assert_eq!(peer.run(&command(&["tool"]).env(1)).text(), "first\n");
     assert_eq!(peer.run(&command(&["other"]).env(1)).text(), "other\n");
     assert_eq!(peer.run(&command(&["tool"]).env(2)).text(), "second\n");
-    // The engine's own search path finds it, the command's does not.
+    // The engine's own `PATH` has this program, the command's has not.
     peer.run(&command(&["sh"]).env(1))
         .not_started(Step::Command, libc::ENOENT);
 }
 
-/// An empty entry of `PATH` is the command's folder, at its beginning, inside and at its end.
+/// An empty entry of `PATH` means the command's folder: at the beginning, in the middle and at the end.
 #[test]
 fn an_empty_entry_of_the_path_is_the_folder() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    named(&sandbox.path("here/tool"), "here");
+    script_that_prints(&sandbox.path("here/tool"), "here");
     let here = sandbox.path("here");
     for (env, path) in [
         (1, "PATH=:/no/where"),
@@ -219,12 +219,12 @@ fn an_empty_entry_of_the_path_is_the_folder() {
     }
 }
 
-/// A relative entry of `PATH`, and a relative name with a slash, start from the command's folder.
+/// A relative entry of `PATH`, and a relative name with a slash, are relative to the command's folder.
 #[test]
 fn relative_names_start_from_the_folder() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    named(&sandbox.path("base/bin/tool"), "relative");
+    script_that_prints(&sandbox.path("base/bin/tool"), "relative");
     peer.define(1, ["PATH=bin"]);
     let base = sandbox.path("base");
     assert_eq!(peer.run(&command(&["tool"]).env(1).cwd(&base)).text(), "relative\n");
@@ -244,7 +244,7 @@ fn without_a_path_the_usual_folders_are_searched() {
     assert_eq!(peer.run(&command(&["echo", "found"]).env(1)).text(), "found\n");
 }
 
-/// A forbidden file does not end the search; it is told only if nothing else is found.
+/// A file without permission does not end the search. It is reported only if no other file is found.
 #[test]
 fn the_search_goes_on_after_a_forbidden_file() {
     let sandbox = Sandbox::started();
@@ -255,17 +255,17 @@ fn the_search_goes_on_after_a_forbidden_file() {
     peer.define(1, [format!("PATH={}:{}", sandbox.name("a"), sandbox.name("b"))]);
     peer.run(&command(&["tool"]).env(1))
         .not_started(Step::Command, libc::EACCES);
-    named(&sandbox.path("b/tool"), "allowed");
+    script_that_prints(&sandbox.path("b/tool"), "allowed");
     assert_eq!(peer.run(&command(&["tool"]).env(1)).text(), "allowed\n");
 }
 
-/// Of two `PATH`s in one environment the first counts, as with `getenv`.
+/// If an environment has two `PATH`s, the first one applies, as with `getenv`.
 #[test]
 fn the_first_path_counts() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    named(&sandbox.path("a/tool"), "first");
-    named(&sandbox.path("b/tool"), "second");
+    script_that_prints(&sandbox.path("a/tool"), "first");
+    script_that_prints(&sandbox.path("b/tool"), "second");
     peer.define(
         1,
         [
@@ -276,7 +276,7 @@ fn the_first_path_counts() {
     assert_eq!(peer.run(&command(&["tool"]).env(1)).text(), "first\n");
 }
 
-/// The environment of a command is exactly what was sent: order, duplicates, empty values, bytes that are no UTF-8.
+/// The environment of a command is exactly what was sent: order, duplicates, empty values, bytes that are not UTF-8.
 #[test]
 fn the_environment_is_exact() {
     let sandbox = Sandbox::started();
@@ -302,7 +302,7 @@ fn the_environment_is_exact() {
     assert_eq!(peer.run(&show.env(63)).stdout, b"");
 }
 
-/// Each connection has its own environments; one that is defined again changes only what is ordered afterwards.
+/// Each connection has its own environments. A new definition applies only to later commands.
 #[test]
 fn an_environment_can_be_defined_again() {
     let sandbox = Sandbox::started();
@@ -311,7 +311,7 @@ fn an_environment_can_be_defined_again() {
     peer.define(1, ["WORD=old"]);
     other.define(1, ["WORD=other"]);
     let gate = sandbox.close_gate("gate");
-    // Both wait behind it while their environment changes.
+    // Both wait behind the first command while their environment is changed.
     let first = peer.submit(&shell(&gate.script));
     let before = peer.submit(&say);
     peer.define(1, ["WORD=new"]);
@@ -323,7 +323,7 @@ fn an_environment_can_be_defined_again() {
     assert_eq!(other.run(&say).text(), "other\n");
 }
 
-/// The arguments of a command are exact: empty ones, spaces, newlines, bytes that are no UTF-8.
+/// The arguments of a command are exact: empty ones, blanks, newlines, bytes that are not UTF-8.
 #[test]
 fn the_arguments_are_exact() {
     let sandbox = Sandbox::started();
@@ -341,7 +341,7 @@ fn the_arguments_are_exact() {
     assert_eq!(finished.stdout, [&arguments.join(&0)[..], b"\0"].concat());
 }
 
-/// A command runs in its folder, whatever bytes that has in its name.
+/// A command runs in its folder, whatever bytes the name has.
 #[test]
 fn the_folder_is_exact() {
     let sandbox = Sandbox::started();
@@ -353,7 +353,7 @@ fn the_folder_is_exact() {
     assert_eq!(OsStr::from_bytes(&finished.stdout), folder.canonicalize().unwrap());
 }
 
-/// A command has its three streams open and nothing else of the engine's.
+/// A command has its three streams open, and no descriptor of the engine.
 #[test]
 fn a_command_has_three_descriptors() {
     let sandbox = Sandbox::started();
@@ -370,7 +370,7 @@ fn a_command_has_three_descriptors() {
         show.clone().input(b"x"),
         show.stdio([Stdio::Null, Stdio::Pipe, Stdio::Null]),
     ] {
-        // The fourth is the folder that `ls` reads.
+        // The fourth one is the folder that `ls` reads.
         assert_eq!(peer.run(&order).text(), "0\n1\n2\n3\n");
     }
     gate.open();
@@ -379,14 +379,14 @@ fn a_command_has_three_descriptors() {
     }
 }
 
-// ---- what it took
+// ---- resources
 
-/// Times and peak memory are those of the command: time of use, waiting and running, memory that it had.
+/// Times and peak memory in the outcome are those of the command.
 #[test]
-fn times_and_memory_are_told() {
+fn times_and_memory_are_reported() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    // In one write, so that the second has arrived before the first has started.
+    // One write for both, so that the second arrives before the first has started.
     let mut bytes = bytes_of(&peer.number(&shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")));
     let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=52428800", "count=2"];
     bytes.extend(bytes_of(&peer.number(&command(&dd))));
@@ -404,7 +404,7 @@ fn times_and_memory_are_told() {
     );
 }
 
-/// What the children of a command took is counted with it, once it has waited for them.
+/// The resources of a command's children are included if it has waited for them.
 #[test]
 fn children_are_counted() {
     let sandbox = Sandbox::started();
@@ -417,7 +417,7 @@ fn children_are_counted() {
 
 // ---- numbers
 
-/// A number is the client's, from the lowest to the highest, and free again after its outcome.
+/// A client may use any number for a command, and use it again after the outcome.
 #[test]
 fn a_number_is_free_after_its_outcome() {
     let sandbox = Sandbox::started();
@@ -435,7 +435,7 @@ fn a_number_is_free_after_its_outcome() {
     }
 }
 
-/// The same number is another command on another connection, even of the same build.
+/// On another connection, even of the same build, the same number is another command.
 #[test]
 fn numbers_belong_to_their_connection() {
     let sandbox = Sandbox::started();
@@ -465,7 +465,8 @@ fn outcomes_come_as_commands_end() {
     assert_eq!(peer.order, [&fast[..], &[slow]].concat());
 }
 
-/// Five thousand commands, sent at once, all come back exactly once, each with its own output, and leave nothing behind.
+/// Five thousand commands that are sent at once all return exactly once, each with its own output, and leave nothing
+/// behind.
 #[test]
 fn thousands_of_commands_come_back_once_each() {
     const MANY: u32 = 5000;
@@ -479,7 +480,7 @@ fn thousands_of_commands_come_back_once_each() {
     for number in 0..MANY {
         assert_eq!(peer.finish(number).text(), format!("{number}\n"));
     }
-    // `Peer` accepts an outcome only for a command that is live.
+    // `Peer` accepts an outcome only for a command that has not finished.
     assert_eq!(peer.order.len(), MANY as usize);
     let report = peer.report();
     assert_eq!(report["totals"]["succeeded"], MANY);
@@ -492,13 +493,13 @@ fn thousands_of_commands_come_back_once_each() {
     assert!(!peer.has_news());
 }
 
-/// Commands that end while nobody waits for them are not left as zombies.
+/// Commands whose outcome no client waits for leave no zombies.
 #[test]
 fn there_are_no_zombies() {
     let sandbox = Sandbox::without_parking();
     let mut peer = sandbox.client(4);
     for _ in 0..20 {
-        // The orphan ends after its parent, whose end is the command's.
+        // The orphan ends after its parent. The parent's end is the command's.
         peer.submit(&shell("(true; true) >/dev/null 2>&1 & exit 3").stdio([Stdio::Null; 3]));
         peer.submit(&shell("kill -9 $$"));
         peer.submit(&command(&["/no/such/command"]));
@@ -514,7 +515,7 @@ fn there_are_no_zombies() {
     });
 }
 
-/// A client may wish for any number of jobs, and for what the engine does not know.
+/// A client may ask for any number of jobs, and set unknown bits in its wishes.
 #[test]
 fn wishes_may_be_large() {
     let sandbox = Sandbox::started();

@@ -1,5 +1,5 @@
-//! What a command inherits from its client: whatever the engine and whoever started it have, the command has what the
-//! client has when the frame arrives.
+//! The context that a command inherits from its client's process. It does not depend on the engine's context, and is
+//! read when the frame arrives.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::support::sandbox::{self, is_root, new_session, Sandbox};
 use crate::support::stand_in::StandIn;
 use wafengine::wire::{Hello, Reply, Stdio, WISH_PIN};
 
-/// A client whose process does what it is told.
+/// A client whose process runs what the test tells it.
 fn client(sandbox: &Sandbox, prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> (StandIn, Peer) {
     let (stand_in, mut peer) = StandIn::start(sandbox, prepare);
     peer.welcome(&hello(new_session(), 1));
@@ -31,7 +31,7 @@ fn show(path: &str) -> Order {
     command(&["cat", path])
 }
 
-/// Field of `/proc/PID/stat`, by its number in the manual.
+/// A field of `/proc/PID/stat`, by its number in the manual page.
 fn stat_field(text: &str, number: usize) -> i64 {
     let rest = text.rsplit_once(") ").unwrap().1;
     rest.split(' ').nth(number - 3).unwrap().trim().parse().unwrap()
@@ -68,7 +68,7 @@ fn the_limits_are_the_clients() {
             rlim_cur: soft,
             rlim_max: hard,
         };
-        // SAFETY: a plain system call about our own child.
+        // SAFETY: a system call on our own child.
         done(unsafe { libc::prlimit64(stand_in.pid(), resource, &limit, std::ptr::null_mut()) }).unwrap();
         assert_eq!(peer.run(&show("/proc/self/limits")).text(), limits_of(stand_in.pid()));
     }
@@ -80,10 +80,10 @@ fn the_limits_are_the_clients() {
 fn the_nice_value_is_the_clients() {
     let sandbox = Sandbox::started();
     let (stand_in, mut peer) = client(&sandbox, || Ok(()));
-    // Only root may take a rise back.
+    // Only root may lower the nice value again.
     let values: &[i32] = if is_root() { &[7, 19, 3, -5, 0] } else { &[7, 19] };
     for nice in values {
-        // SAFETY: a plain system call about our own child.
+        // SAFETY: a system call on our own child.
         done(unsafe { libc::setpriority(libc::PRIO_PROCESS, stand_in.pid() as u32, *nice) }).unwrap();
         let text = peer.run(&show("/proc/self/stat")).text();
         assert_eq!(stat_field(&text, 19), i64::from(*nice));
@@ -97,7 +97,7 @@ fn the_policy_is_the_clients() {
     let (stand_in, mut peer) = client(&sandbox, || Ok(()));
     for policy in [libc::SCHED_BATCH, libc::SCHED_IDLE] {
         let param = libc::sched_param { sched_priority: 0 };
-        // SAFETY: a plain system call about our own child.
+        // SAFETY: a system call on our own child.
         done(unsafe { libc::sched_setscheduler(stand_in.pid(), policy, &param) }).unwrap();
         let text = peer.run(&show("/proc/self/stat")).text();
         assert_eq!(stat_field(&text, 41), i64::from(policy));
@@ -122,7 +122,7 @@ fn the_processors_are_the_clients() {
         .map(|n| n.parse::<usize>().unwrap());
     let ends: Vec<usize> = ends.collect();
     for processor in [ends[0], *ends.last().unwrap()] {
-        // SAFETY: a set of our own, a plain system call about our own child.
+        // SAFETY: a set of our own, and a system call on our own child.
         done(unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(processor, &mut set);
@@ -142,12 +142,12 @@ fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Ignored signals are the client's at the time of each frame, but for those two that Python ignores for itself only.
+/// Ignored signals are the client's at the time of each frame, except for the two that Python ignores for itself.
 #[test]
 fn ignored_signals_are_the_clients() {
     let sandbox = Sandbox::started();
     let (mut stand_in, mut peer) = client(&sandbox, || Ok(()));
-    // Whoever runs the tests may ignore some, too.
+    // The caller of the tests may ignore some signals, too.
     let others = ignored(&fs::read_to_string("/proc/self/status").unwrap());
     let others = others & !bit(libc::SIGPIPE) & !bit(libc::SIGXFSZ);
     let mut of_command = || ignored(&peer.run(&show("/proc/self/status")).text());
@@ -159,7 +159,7 @@ fn ignored_signals_are_the_clients() {
     assert_eq!(of_command(), others | bit(libc::SIGUSR1));
 }
 
-/// Blocked signals are the client's, and none else.
+/// Blocked signals are exactly the client's.
 #[test]
 fn blocked_signals_are_the_clients() {
     let sandbox = Sandbox::started();
@@ -197,7 +197,7 @@ fn score_and_personality_are_the_clients() {
             rustix::fs::Mode::empty(),
         )?;
         rustix::io::write(&file, b"321")?;
-        // SAFETY: a number of the calling process.
+        // SAFETY: sets a number of the calling process.
         unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
         Ok(())
     });
@@ -218,7 +218,7 @@ fn a_new_score_is_taken_over() {
     }
 }
 
-/// Two clients at once each have their own.
+/// Two clients at the same time each keep their own context.
 #[test]
 fn clients_do_not_mix() {
     let sandbox = Sandbox::started();
@@ -238,9 +238,9 @@ fn clients_do_not_mix() {
     }
 }
 
-/// What whoever started the engine ignored, blocked, limited or masked is nothing to the clients.
+/// Signals, limits and masks of the process that started the engine do not reach commands.
 #[test]
-fn the_starter_leaves_no_trace() {
+fn the_context_of_the_starter_does_not_reach_commands() {
     let sandbox = Sandbox::new();
     let mut start = sandbox.wafd(&["start"]);
     // SAFETY: only system calls.
@@ -277,12 +277,12 @@ fn the_starter_leaves_no_trace() {
     }
     let limits = fs::read_to_string(format!("/proc/{}/limits", stand_in.pid())).unwrap();
     assert_eq!(peer.run(&show("/proc/self/limits")).text(), limits);
-    // It still hears that it is to end.
+    // The engine still reacts to the signal that stops it.
     process::kill(sandbox.engine(), libc::SIGTERM);
     sandbox.wait_until_empty();
 }
 
-/// An engine that ignores the ends of its children since its starter did still sees commands end.
+/// An engine whose caller ignores SIGCHLD still sees the end of its commands.
 #[test]
 fn a_starter_that_ignores_its_children_changes_nothing() {
     let sandbox = Sandbox::new();
@@ -301,8 +301,8 @@ fn a_starter_that_ignores_its_children_changes_nothing() {
     sandbox.wait_until_empty();
 }
 
-/// An engine that may not give a command what its client has does not run it with less: it says so in the greeting, or
-/// it gives it.
+/// If the engine cannot give a command the client's context, it refuses the client, and does not run the command with
+/// less.
 #[test]
 fn a_command_never_has_less_than_its_client() {
     if !is_root() {
@@ -313,15 +313,15 @@ fn a_command_never_has_less_than_its_client() {
     for path in [sandbox.runtime(), &sandbox.path("")] {
         std::os::unix::fs::chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     }
-    fn become_somebody() -> io::Result<()> {
-        // SAFETY: only system calls, in a child before it is another program.
+    fn become_another_user() -> io::Result<()> {
+        // SAFETY: only system calls, in a child before it runs another program.
         unsafe {
             done(libc::setgroups(0, std::ptr::null()))?;
             done(libc::setresgid(SOMEBODY, SOMEBODY, SOMEBODY))?;
             done(libc::setresuid(SOMEBODY, SOMEBODY, SOMEBODY))
         }
     }
-    // The program lies where somebody else may not look.
+    // The other user must be able to read the program.
     let program = sandbox.path("wafd");
     sandbox::install(env!("CARGO_BIN_EXE_wafd").as_ref(), &program);
     let mut start = sandbox.command(&program);
@@ -335,11 +335,11 @@ fn a_command_never_has_less_than_its_client() {
                 rlim_max: 100,
             };
             done(libc::setrlimit64(libc::RLIMIT_NOFILE, &limit))?;
-            become_somebody()
+            become_another_user()
         });
     }
     sandbox::run(&mut start).succeeded();
-    let (stand_in, mut peer) = StandIn::start(&sandbox, become_somebody);
+    let (stand_in, mut peer) = StandIn::start(&sandbox, become_another_user);
     match peer.greet(&hello(new_session(), 1)) {
         Reply::Refused { reason, .. } => println!("refused: {}", String::from_utf8_lossy(&reason)),
         Reply::Welcome { .. } => {
@@ -350,14 +350,15 @@ fn a_command_never_has_less_than_its_client() {
         other => panic!("{other:?}"),
     }
     drop((peer, stand_in));
-    // We are another user, to whom it does not listen.
+    // The engine belongs to another user, and does not serve us.
     for (pid, _) in sandbox.processes() {
         process::kill(pid, libc::SIGTERM);
     }
     sandbox.wait_until_empty();
 }
 
-/// A client that wishes so has each command kept on one of its processors, and those that run together on different ones.
+/// If a client asks for it, each of its commands is pinned to one processor, and commands that run at the same time to
+/// different ones.
 #[test]
 fn pinned_commands_have_a_processor_each() {
     let sandbox = Sandbox::started();
@@ -369,7 +370,7 @@ fn pinned_commands_have_a_processor_each() {
     });
     peer.define(0, sandbox.environment());
     let gate = sandbox.close_gate("gate");
-    // `flock` is not a builtin: the shell itself shows where it is kept, before it waits.
+    // `flock` is not a builtin: the shell itself reports its processors before it waits.
     let order = shell(&format!("grep Cpus_allowed_list /proc/$$/status; {}", gate.script));
     let order = order.stdio([Stdio::Null, Stdio::Pipe, Stdio::Pipe]);
     let both = [peer.submit(&order), peer.submit(&order)];
@@ -380,7 +381,7 @@ fn pinned_commands_have_a_processor_each() {
     if allowed(&own).parse::<usize>().is_err() {
         assert_ne!(shown[0], shown[1]);
     }
-    // It is a wish of that client alone.
+    // Other clients' commands are not pinned.
     let text = sandbox.client(1).run(&show("/proc/self/status")).text();
     assert_eq!(allowed(&text), allowed(&own));
 }

@@ -1,4 +1,4 @@
-//! The greeting: who is served, who is refused and why.
+//! The greeting: which clients are served, which are refused, and why.
 
 use std::os::unix::process::CommandExt;
 
@@ -17,7 +17,7 @@ fn versions(lowest: u16, highest: u16) -> Hello {
     }
 }
 
-/// A range of versions that holds the engine's is welcome, and the engine names its version and process.
+/// A client whose range of versions includes the engine's is welcome. The engine sends its version and process number.
 #[test]
 fn a_common_version_is_picked() {
     let sandbox = Sandbox::started();
@@ -35,9 +35,9 @@ fn a_common_version_is_picked() {
     }
 }
 
-/// Without a common version the client is refused for that, and the connection ends.
+/// A client without a common version is refused for that reason, and the connection ends.
 #[test]
-fn without_a_common_version_nobody_is_served() {
+fn a_client_without_a_common_version_is_refused() {
     let sandbox = Sandbox::started();
     for (lowest, highest) in [(0, 0), (2, 2), (2, 9), (9, 1), (u16::MAX, u16::MAX)] {
         let reason = sandbox.stranger().refused(&versions(lowest, highest), Why::Version);
@@ -46,7 +46,7 @@ fn without_a_common_version_nobody_is_served() {
     assert_eq!(sandbox.status()["totals"]["refused"]["version"], 5);
 }
 
-/// The slots of `welcome` are those that the others have declared.
+/// `welcome` has the slots that other clients have declared.
 #[test]
 fn a_client_learns_how_many_slots_there_are() {
     let sandbox = Sandbox::started();
@@ -57,7 +57,7 @@ fn a_client_learns_how_many_slots_there_are() {
     }
 }
 
-/// Whatever says something else than the protocol is cut off, told at most that it was not understood, and harms nobody.
+/// Bytes that are not the protocol end the connection, with at most a refusal, and harm no other client.
 #[test]
 fn garbage_is_no_greeting() {
     let sandbox = Sandbox::started();
@@ -75,7 +75,7 @@ fn garbage_is_no_greeting() {
         b"\x01\0\0\0\x01",
     ] {
         let mut peer = sandbox.stranger();
-        // It may be cut off while it still talks.
+        // The engine may close the connection while we still write.
         let _ = peer.try_write(garbage);
         match peer.receive() {
             None => {}
@@ -86,7 +86,7 @@ fn garbage_is_no_greeting() {
     assert_eq!(neighbour.run(&shell("echo fine")).text(), "fine\n");
 }
 
-/// A frame of the right form that is no greeting is refused as one that was not understood.
+/// A well-formed frame that is not a greeting is refused as such.
 #[test]
 fn a_broken_greeting_is_refused_as_such() {
     let sandbox = Sandbox::started();
@@ -106,7 +106,7 @@ fn a_broken_greeting_is_refused_as_such() {
     }
 }
 
-/// Nothing, half a greeting, and a greeting that comes byte by byte all end at the deadline; whoever has greeted stays.
+/// No greeting, half a greeting, and a greeting byte by byte all end at the deadline. A greeted connection stays.
 #[test]
 fn a_greeting_that_does_not_come_is_not_waited_for() {
     let sandbox = Sandbox::started();
@@ -115,7 +115,7 @@ fn a_greeting_that_does_not_come_is_not_waited_for() {
     let mut silent = sandbox.stranger();
     let mut half = sandbox.stranger();
     half.write(&bytes[..bytes.len() / 2]);
-    // Long enough to be still on its way when its time is up, however patiently each byte is waited for.
+    // This greeting would still arrive when the deadline is over, even if each byte got a deadline of its own.
     let long = bytes_of(&Request::Hello(Hello {
         name: vec![b'n'; 4000],
         ..hello(new_session(), 1)
@@ -131,7 +131,7 @@ fn a_greeting_that_does_not_come_is_not_waited_for() {
     assert_eq!(greeted.run(&shell("echo still here")).text(), "still here\n");
 }
 
-/// The length of a greeting above the cap ends the connection by itself, before the greeting has come.
+/// A greeting whose length is above the limit ends the connection before the rest comes.
 #[test]
 fn a_greeting_above_the_cap_ends_with_its_length() {
     let sandbox = Sandbox::started();
@@ -140,7 +140,7 @@ fn a_greeting_above_the_cap_ends_with_its_length() {
     peer.is_closed();
 }
 
-/// The longest greeting that the cap allows is welcome; one byte more is not.
+/// The longest allowed greeting is welcome. One byte more is not.
 #[test]
 fn the_cap_of_a_greeting_is_exact() {
     let sandbox = Sandbox::started();
@@ -172,9 +172,9 @@ fn a_second_greeting_ends_the_connection() {
     wait_until("its command is gone", || sandbox.status()["slots"]["running"] == 0);
 }
 
-/// Any request before the greeting ends the connection; it is not carried out.
+/// A request before the greeting ends the connection, and is not carried out.
 #[test]
-fn nothing_is_done_for_a_stranger() {
+fn requests_before_the_greeting_are_not_carried_out() {
     let sandbox = Sandbox::started();
     let touched = sandbox.path("touched");
     let order = command(&["/usr/bin/touch", touched.to_str().unwrap()]);
@@ -193,7 +193,7 @@ fn nothing_is_done_for_a_stranger() {
     for request in requests {
         let mut peer = sandbox.stranger();
         peer.send(&request);
-        // A greeting that comes too late changes nothing.
+        // A greeting after that changes nothing.
         let _ = peer.try_write(&bytes_of(&Request::Hello(hello(new_session(), 1))));
         peer.is_closed();
     }
@@ -218,7 +218,7 @@ fn the_first_requests_need_not_wait_for_the_welcome() {
     assert_eq!(peer.finish(0).text(), "early\n");
 }
 
-/// A connection that declared no jobs is told everything but runs nothing.
+/// A connection that declared no jobs gets reports, but cannot run commands.
 #[test]
 fn a_connection_without_jobs_runs_nothing() {
     let sandbox = Sandbox::started();
@@ -231,13 +231,13 @@ fn a_connection_without_jobs_runs_nothing() {
     assert!(!touched.exists());
 }
 
-/// Only the owner reaches the socket and the folder, whatever the umask of whoever started the engine.
+/// Only the owner can use the socket and the folder, whatever umask the engine was started with.
 #[test]
 fn socket_and_folder_are_private() {
     let mut sandbox = Sandbox::new();
     sandbox.use_runtime("made by the engine");
     let mut start = sandbox.wafd(&["start", "--tcp"]);
-    // SAFETY: a system call that may be made between fork and exec.
+    // SAFETY: a system call that is allowed between fork and exec.
     unsafe {
         start.pre_exec(|| {
             libc::umask(0);

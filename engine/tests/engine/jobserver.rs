@@ -1,4 +1,4 @@
-//! Jobservers: of a caller that our commands take tokens of, and of our own that a command's sub-makes take tokens of.
+//! Jobservers: a caller's, from which commands take tokens, and our own, from which a command's sub-makes take tokens.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::support::sandbox::{wait_until, Sandbox};
 use rustix::fs::OFlags;
 use wafengine::wire::{Form, Policy, Request, Verdict};
 
-const NOTHING: Policy = Policy {
+const NO_POLICY: Policy = Policy {
     no_brake: true,
     tokens: false,
     serve: None,
@@ -21,14 +21,14 @@ const NOTHING: Policy = Policy {
 fn borrowing() -> Request {
     Request::Policy(Policy {
         tokens: true,
-        ..NOTHING
+        ..NO_POLICY
     })
 }
 
 fn serving(form: Form) -> Request {
     Request::Policy(Policy {
         serve: Some(form),
-        ..NOTHING
+        ..NO_POLICY
     })
 }
 
@@ -183,7 +183,7 @@ fn cancelled_and_failing_commands_give_their_tokens_back() {
 }
 
 #[test]
-fn an_engine_that_is_told_to_go_gives_its_tokens_back() {
+fn an_engine_that_stops_gives_its_tokens_back() {
     let sandbox = Sandbox::started();
     let gate = sandbox.close_gate("gate");
     let caller = Caller::pipe(b"++");
@@ -196,7 +196,7 @@ fn an_engine_that_is_told_to_go_gives_its_tokens_back() {
 }
 
 #[test]
-fn what_is_no_pipe_is_not_used_and_the_build_goes_on() {
+fn a_descriptor_that_is_no_pipe_is_not_used_and_the_build_goes_on() {
     let sandbox = Sandbox::started();
     let null: OwnedFd = File::open("/dev/null").unwrap().into();
     let mut peer = sandbox.client(2);
@@ -213,7 +213,7 @@ fn a_jobserver_without_its_descriptors_breaks_the_protocol() {
     peer.is_closed();
 }
 
-/// A makefile whose four parts each note how many of them run.
+/// A makefile with four parts that each note how many of them run.
 fn write_makefile(sandbox: &Sandbox) {
     fs::write(
         sandbox.path("Makefile"),
@@ -265,7 +265,7 @@ fn while_others_of_the_build_run_make_gets_fewer() {
 }
 
 #[test]
-fn without_the_wish_commands_are_told_of_no_jobserver() {
+fn without_the_wish_commands_get_no_jobserver() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(3);
     assert_eq!(peer.run(&shell("echo $MAKEFLAGS")).text(), "\n");
@@ -312,7 +312,7 @@ fn a_callers_jobserver_is_handed_down_instead_of_a_second_one() {
     let policy = Request::Policy(Policy {
         tokens: true,
         serve: Some(Form::Pipe),
-        ..NOTHING
+        ..NO_POLICY
     });
     let ends = [caller.read.as_fd(), caller.write.as_fd()];
     peer.write_with(&bytes_of(&policy), &ends).unwrap();

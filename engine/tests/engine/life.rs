@@ -1,4 +1,4 @@
-//! How an engine ends: killed, stopped, idle, replaced; and what its end leaves, which is nothing.
+//! The end of an engine: killed, stopped, idle or replaced. It leaves nothing behind.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -9,39 +9,40 @@ use crate::support::process;
 use crate::support::sandbox::{end_of, install, new_session, run, wait_until, Sandbox};
 use wafengine::wire::{Request, Verdict, Why};
 
-/// A stubborn command with a child, both of which write to a file for as long as they live; the processes of both.
-fn heart(sandbox: &Sandbox, peer: &mut Peer, name: &str) -> [i32; 2] {
-    let beat = sandbox.name(&format!("{name}.beat"));
-    let notes = [0, 1].map(|i| sandbox.name(&format!("{name}.pid{i}")));
-    let work = format!("while :; do echo beat >> {beat}; sleep 0.002; done");
+/// Starts a command that ignores signals, with a child. Both write to a file as long as they live. Returns both
+/// processes.
+fn start_stubborn_command(sandbox: &Sandbox, peer: &mut Peer, name: &str) -> [i32; 2] {
+    let file = sandbox.name(&format!("{name}.file"));
+    let pid_files = [0, 1].map(|i| sandbox.name(&format!("{name}.pid{i}")));
+    let work = format!("while :; do echo line >> {file}; sleep 0.002; done");
     let script = format!(
         "trap '' TERM INT HUP; ({work}) & echo $! > {}; echo $$ > {}; {work}",
-        notes[0], notes[1]
+        pid_files[0], pid_files[1]
     );
     peer.submit(&shell(&script));
-    notes.map(|note| process::number_in(note.as_ref()))
+    pid_files.map(|note| process::number_in(note.as_ref()))
 }
 
-fn beats(sandbox: &Sandbox, name: &str) -> u64 {
-    fs::metadata(sandbox.path(format!("{name}.beat"))).map_or(0, |m| m.len())
+fn written(sandbox: &Sandbox, name: &str) -> u64 {
+    fs::metadata(sandbox.path(format!("{name}.file"))).map_or(0, |m| m.len())
 }
 
 #[track_caller]
-fn still(sandbox: &Sandbox, name: &str) {
-    let before = beats(sandbox, name);
+fn assert_nothing_is_written(sandbox: &Sandbox, name: &str) {
+    let before = written(sandbox, name);
     assert!(before > 0);
     for _ in 0..20 {
         sandbox.tick();
     }
     assert_eq!(
-        beats(sandbox, name),
+        written(sandbox, name),
         before,
         "a command of an engine that is gone still works"
     );
 }
 
 #[track_caller]
-fn gone(pid: i32) {
+fn wait_until_gone(pid: i32) {
     wait_until("the process is gone", || !process::lives(pid));
 }
 
@@ -51,70 +52,73 @@ fn spawn(sandbox: &Sandbox, args: &[&str]) -> Child {
 }
 
 #[track_caller]
-fn serves(sandbox: &Sandbox) {
+fn assert_serves(sandbox: &Sandbox) {
     assert_eq!(sandbox.client(1).run(&shell("echo served")).text(), "served\n");
 }
 
 // ---- killed
 
-/// When the engine is killed its clients see it at once, its commands are killed with their children, and when the next
-/// start is ready none of them works any more.
+/// When the engine is killed, its clients notice at once, and its commands are killed with their children. When the
+/// next start is ready, all are gone.
 #[test]
 fn commands_end_with_a_killed_engine() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(4);
-    let pids: Vec<[i32; 2]> = (0..4).map(|i| heart(&sandbox, &mut peer, &format!("h{i}"))).collect();
+    let pids: Vec<[i32; 2]> = (0..4)
+        .map(|i| start_stubborn_command(&sandbox, &mut peer, &format!("h{i}")))
+        .collect();
     process::kill(peer.pid, libc::SIGKILL);
     assert_eq!(peer.receive(), None, "the connection ends");
     sandbox.start();
     for pid in pids.iter().flatten() {
         assert!(!process::lives(*pid), "it lived when the next engine was ready");
     }
-    (0..4).for_each(|i| still(&sandbox, &format!("h{i}")));
+    (0..4).for_each(|i| assert_nothing_is_written(&sandbox, &format!("h{i}")));
     assert_ne!(sandbox.engine(), peer.pid);
-    serves(&sandbox);
+    assert_serves(&sandbox);
 }
 
-/// A guardian that somebody has stopped is woken by the next start, which waits until it has killed what the engine left.
+/// If the guardian was stopped by a signal, the next start wakes it, and waits until it has killed the engine's
+/// commands.
 #[test]
 fn the_next_start_wakes_the_guardian_and_waits_for_it() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    let [child, leader] = heart(&sandbox, &mut peer, "heart");
+    let [child, leader] = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     let guardian = sandbox.guardian();
     process::stop(guardian);
     process::kill(peer.pid, libc::SIGKILL);
-    let before = beats(&sandbox, "heart");
-    wait_until("the child works", || beats(&sandbox, "heart") > before);
+    let before = written(&sandbox, "stubborn");
+    wait_until("the child works", || written(&sandbox, "stubborn") > before);
     end_of(spawn(&sandbox, &["start"])).succeeded();
     for pid in [child, leader] {
         assert!(!process::lives(pid), "ready beside a remnant of the last engine");
     }
-    still(&sandbox, "heart");
+    assert_nothing_is_written(&sandbox, "stubborn");
 }
 
-/// A command whose background child holds its pipe is live: the child ends with a killed engine.
+/// A background child that holds its command's pipe counts as running: it ends with a killed engine.
 #[test]
 fn a_background_child_ends_with_a_killed_engine() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    let notes = ["leader", "child"].map(|name| sandbox.name(name));
+    let pid_files = ["leader", "child"].map(|name| sandbox.name(name));
     peer.submit(&shell(&format!(
         "sleep 1000 & echo $! > {}; echo $$ > {}",
-        notes[1], notes[0]
+        pid_files[1], pid_files[0]
     )));
-    let [leader, child] = notes.map(|note| process::number_in(note.as_ref()));
-    gone(leader);
-    // Its end was noticed when somebody else is served.
-    serves(&sandbox);
+    let [leader, child] = pid_files.map(|note| process::number_in(note.as_ref()));
+    wait_until_gone(leader);
+    // When another client is served, the engine has noticed the command's end.
+    assert_serves(&sandbox);
     process::kill(peer.pid, libc::SIGKILL);
     sandbox.start();
     assert!(!process::lives(child));
 }
 
-/// Commands that had ended have left nothing to kill: the numbers of their processes may be others' by now.
+/// Background processes of finished commands are not killed: their process numbers may have been reused.
 #[test]
-fn what_commands_left_on_purpose_is_not_killed() {
+fn background_processes_of_finished_commands_are_not_killed() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let note = sandbox.name("server");
@@ -131,7 +135,7 @@ fn what_commands_left_on_purpose_is_not_killed() {
     }
 }
 
-/// An engine whose guardian is killed goes on, and ends as well as any other.
+/// An engine whose guardian is killed goes on, and ends like any other.
 #[test]
 fn an_engine_goes_on_without_its_guardian() {
     let sandbox = Sandbox::started();
@@ -140,24 +144,24 @@ fn an_engine_goes_on_without_its_guardian() {
     let id = peer.submit(&shell(&format!("{}; echo unharmed", gate.script)));
     let guardian = process::parent(peer.pid);
     process::kill(guardian, libc::SIGKILL);
-    gone(guardian);
+    wait_until_gone(guardian);
     gate.open();
     assert_eq!(peer.finish(id).text(), "unharmed\n");
     assert_eq!(sandbox.start(), format!("ready unix {}\n", sandbox.socket().display()));
     assert_eq!(sandbox.engine(), peer.pid);
-    // Nobody starts another beside it.
-    serves(&sandbox);
+    // No second engine is started beside it.
+    assert_serves(&sandbox);
     sandbox.run(&["stop"]).succeeded();
     sandbox.wait_until_empty();
 }
 
-/// A guardian that is killed, stopped before or not, has a successor, and that one another: whenever the engine is killed
-/// then, nothing is left of its commands when the next start is ready.
+/// A killed guardian is replaced, and so is its replacement. If the engine is then killed, nothing of its commands is
+/// left when the next start is ready.
 #[test]
 fn a_killed_guardian_is_replaced() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
-    let [child, leader] = heart(&sandbox, &mut peer, "heart");
+    let [child, leader] = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     let held = || fs::read_to_string(sandbox.file("lock")).unwrap();
     for stops in [false, true] {
         let signed = held();
@@ -168,18 +172,18 @@ fn a_killed_guardian_is_replaced() {
         process::kill(guardian, libc::SIGKILL);
         wait_until("another has signed", || !["", &signed].contains(&&*held()));
     }
-    serves(&sandbox);
+    assert_serves(&sandbox);
     process::kill(peer.pid, libc::SIGKILL);
-    gone(leader);
+    wait_until_gone(leader);
     sandbox.start();
     assert!(!process::lives(child), "ready beside a remnant of the last engine");
-    still(&sandbox, "heart");
-    serves(&sandbox);
+    assert_nothing_is_written(&sandbox, "stubborn");
+    assert_serves(&sandbox);
 }
 
-/// What has ended before is no longer of the stand-in's business, nor is what commands left on purpose.
+/// The new guardian kills neither commands that have ended nor what they left on purpose.
 #[test]
-fn a_stand_in_kills_what_ran_and_nothing_else() {
+fn a_new_guardian_kills_running_commands_and_nothing_else() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let note = sandbox.name("server");
@@ -197,8 +201,8 @@ fn a_stand_in_kills_what_ran_and_nothing_else() {
     process::kill(server, libc::SIGKILL);
 }
 
-/// When engine and guardian are both killed, their commands are killed at once, and what these have started before the next engine is
-/// ready.
+/// If engine and guardian are both killed, their commands are killed at once. Everything that the commands have started
+/// is gone before the next engine is ready.
 #[test]
 fn commands_end_with_engine_and_guardian() {
     for stops in [false, true] {
@@ -209,24 +213,25 @@ fn commands_end_with_engine_and_guardian() {
             "trap '' TERM INT HUP; echo $$ > {note}; while :; do read x; done"
         )));
         let alone = process::number_in(note.as_ref());
-        let family = heart(&sandbox, &mut peer, "heart");
+        let family = start_stubborn_command(&sandbox, &mut peer, "stubborn");
         let guardian = process::parent(peer.pid);
         if stops {
             process::stop(peer.pid);
         }
         process::kill(guardian, libc::SIGKILL);
         process::kill(peer.pid, libc::SIGKILL);
-        gone(alone);
+        wait_until_gone(alone);
         sandbox.start();
         for pid in family {
             assert!(!process::lives(pid), "ready beside a remnant of the last engine");
         }
-        still(&sandbox, "heart");
-        serves(&sandbox);
+        assert_nothing_is_written(&sandbox, "stubborn");
+        assert_serves(&sandbox);
     }
 }
 
-/// Engine after engine can be killed, with many commands running: each time nothing is left and the next is ready.
+/// Several engines in a row can be killed with many commands running. Each time nothing is left, and the next one
+/// starts.
 #[test]
 fn engines_can_be_killed_again_and_again() {
     let sandbox = Sandbox::new();
@@ -237,7 +242,7 @@ fn engines_can_be_killed_again_and_again() {
         let mut peer = sandbox.client(16);
         let bytes: Vec<u8> = (0..30).flat_map(|_| bytes_of(&peer.number(&order))).collect();
         peer.write(&bytes);
-        // Sooner and later: while the first are being started, while more are, and when they all run.
+        // At different times: while the first commands start, while more do, and when all run.
         match round % 3 {
             0 => {}
             1 => drop(watcher.report()),
@@ -256,7 +261,8 @@ fn engines_can_be_killed_again_and_again() {
 
 // ---- stopped by a signal
 
-/// Each signal that asks to end, sent to engine or guardian, stops the engine with its commands and removes its socket.
+/// Each signal that asks to end, sent to the engine or the guardian, stops the engine with its commands and removes its
+/// socket.
 #[test]
 fn a_signal_stops_the_engine() {
     std::thread::scope(|scope| {
@@ -271,21 +277,21 @@ fn is_stopped(signal: i32, target: impl Fn(i32) -> i32) {
     let sandbox = Sandbox::new();
     sandbox.run(&["start", "--tcp"]).succeeded();
     let mut peer = sandbox.client(1);
-    let pids = heart(&sandbox, &mut peer, "heart");
+    let pids = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     process::kill(target(peer.pid), signal);
     while peer.receive().is_some() {}
     sandbox.wait_until_empty();
     assert!(!pids.into_iter().any(process::lives));
     assert!(!sandbox.socket().exists() && !sandbox.file("tcp").exists());
     sandbox.start();
-    serves(&sandbox);
+    assert_serves(&sandbox);
 }
 
 // ---- stopped by request
 
-/// `stop` lets the running command end, tells its client, and is over when the engine is.
+/// `stop` lets the running command end, sends its outcome, and returns when the engine has ended.
 #[test]
-fn a_stop_waits_for_what_runs() {
+fn a_stop_waits_for_running_commands() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let gate = sandbox.close_gate("gate");
@@ -301,10 +307,10 @@ fn a_stop_waits_for_what_runs() {
     assert_eq!(peer.finish(id).text(), "ended by itself\n");
     end_of(stop).succeeded();
     assert_eq!(peer.receive(), None);
-    gone(peer.pid);
+    wait_until_gone(peer.pid);
 }
 
-/// An engine that was asked to stop ends the connections of clients that run nothing.
+/// An engine that was asked to stop closes the connections of clients that run nothing.
 #[test]
 fn a_stop_does_not_wait_for_clients_that_run_nothing() {
     let sandbox = Sandbox::started();
@@ -319,12 +325,12 @@ fn a_stop_does_not_wait_for_clients_that_run_nothing() {
     sandbox.wait_until_empty();
 }
 
-/// `stop --now` ends running commands, too, and the stubborn ones; when it returns, or soon after, nothing is left.
+/// `stop --now` ends running commands, even those that ignore signals. Soon after it returns, nothing is left.
 #[test]
-fn a_stop_now_ends_what_runs() {
+fn a_stop_now_ends_running_commands() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(2);
-    let pids = heart(&sandbox, &mut peer, "heart");
+    let pids = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     for _ in 0..5 {
         peer.submit(&shell("sleep 1000"));
     }
@@ -335,7 +341,7 @@ fn a_stop_now_ends_what_runs() {
     assert!(!sandbox.socket().exists());
 }
 
-/// `stop --now` ends a stop that waits.
+/// `stop --now` also ends a `stop` that waits.
 #[test]
 fn a_stop_now_ends_a_stop_that_waits() {
     let sandbox = Sandbox::started();
@@ -350,9 +356,9 @@ fn a_stop_now_ends_a_stop_that_waits() {
     sandbox.wait_until_empty();
 }
 
-/// Who stops an engine that is not there is told so in one line.
+/// `stop` without an engine is reported in one line.
 #[test]
-fn stopping_nobody_is_told() {
+fn a_stop_without_an_engine_is_reported() {
     let sandbox = Sandbox::new();
     for args in [&["stop"][..], &["stop", "--now"]] {
         let line = sandbox.run(args).failed();
@@ -361,7 +367,7 @@ fn stopping_nobody_is_told() {
     assert_eq!(fs::read_dir(sandbox.runtime()).unwrap().count(), 0);
 }
 
-/// A start while an engine is leaving waits for its end and makes the next.
+/// A start while an engine is leaving waits for its end, and starts the next one.
 #[test]
 fn a_start_waits_for_an_engine_that_leaves() {
     let sandbox = Sandbox::started();
@@ -383,7 +389,7 @@ fn a_start_waits_for_an_engine_that_leaves() {
     assert_ne!(sandbox.engine(), peer.pid);
 }
 
-/// An engine that is leaving says so to whoever had connected before, and ends commands by cancel and time-out as ever.
+/// An engine that is leaving refuses clients that had connected before. Cancel and timeout of its commands still work.
 #[test]
 fn a_leaving_engine_is_of_use_until_it_has_left() {
     let sandbox = Sandbox::started();
@@ -391,7 +397,7 @@ fn a_leaving_engine_is_of_use_until_it_has_left() {
     let mut early = sandbox.greeter();
     let (first, second) = (peer.submit(&shell("sleep 1000")), peer.submit(&shell("sleep 1000")));
     wait_until("they run", || early.report()["slots"]["running"] == 2);
-    // Connected, but not yet taken notice of.
+    // Connected, but not accepted yet.
     let mut stranger = sandbox.stranger();
     early.report();
     early.send(&Request::Stop { now: false });
@@ -411,12 +417,12 @@ fn a_leaving_engine_is_of_use_until_it_has_left() {
 
 // ---- idle
 
-/// An engine that nobody needs leaves, and takes socket and port along.
+/// An idle engine leaves, and removes its socket and its port's token.
 #[test]
 fn an_idle_engine_leaves() {
     let sandbox = Sandbox::new();
     sandbox.run(&["start", "--idle", "1", "--tcp"]).succeeded();
-    serves(&sandbox);
+    assert_serves(&sandbox);
     sandbox.wait_until_empty();
     assert!(!sandbox.socket().exists() && !sandbox.file("tcp").exists());
     let log = fs::read_to_string(sandbox.file("log")).unwrap();
@@ -425,7 +431,8 @@ fn an_idle_engine_leaves() {
     sandbox.wait_until_empty();
 }
 
-/// An engine with a client is not idle, whether that runs something or not; nor is one that a background child keeps busy.
+/// An engine with a client is not idle, even if the client runs nothing. Nor is one whose command has a background
+/// child.
 #[test]
 fn an_engine_with_a_client_is_not_idle() {
     let sandbox = Sandbox::new();
@@ -439,13 +446,13 @@ fn an_engine_with_a_client_is_not_idle() {
     sandbox.wait_until_empty();
 }
 
-/// Each client begins the time anew.
+/// Each client starts the idle time anew.
 #[test]
 fn a_client_begins_idleness_anew() {
     let sandbox = Sandbox::new();
     sandbox.run(&["start", "--idle", "2"]).succeeded();
     let engine = sandbox.engine();
-    // Longer than it would have stayed, with a client now and then.
+    // In all longer than the idle time, with a client now and then.
     wait_until("it is old", || {
         sandbox.tick();
         let report = sandbox.greeter().report();
@@ -457,14 +464,14 @@ fn a_client_begins_idleness_anew() {
 
 // ---- replaced
 
-/// Puts a fresh copy of the program in the place of the one that runs.
+/// Replaces the program that runs with a fresh copy.
 fn replace(sandbox: &Sandbox, program: &std::path::Path) {
     let fresh = sandbox.path("fresh");
     install(env!("CARGO_BIN_EXE_wafd").as_ref(), &fresh);
     fs::rename(&fresh, program).unwrap();
 }
 
-/// An engine whose program was replaced makes room for the new one when the next client comes.
+/// An engine whose program was replaced leaves for the new one when the next client comes.
 #[test]
 fn a_replaced_engine_makes_room() {
     let mut sandbox = Sandbox::new();
@@ -476,10 +483,10 @@ fn a_replaced_engine_makes_room() {
     sandbox.start();
     assert_ne!(sandbox.engine(), old);
     assert!(!process::lives(old));
-    serves(&sandbox);
+    assert_serves(&sandbox);
 }
 
-/// A start alone is enough to replace it.
+/// A start is enough to replace it.
 #[test]
 fn a_start_replaces_a_replaced_engine() {
     let mut sandbox = Sandbox::new();
@@ -494,7 +501,7 @@ fn a_start_replaces_a_replaced_engine() {
     assert_eq!(sandbox.engine(), new, "once is enough");
 }
 
-/// While a build is connected its engine stays, whatever became of the program, and serves others, too.
+/// While a build is connected, its engine stays even if the program was replaced, and serves other clients, too.
 #[test]
 fn a_replaced_engine_stays_for_a_build() {
     let mut sandbox = Sandbox::new();
@@ -502,7 +509,7 @@ fn a_replaced_engine_stays_for_a_build() {
     sandbox.start();
     let mut peer = sandbox.client(1);
     replace(&sandbox, &program);
-    serves(&sandbox);
+    assert_serves(&sandbox);
     assert_eq!(sandbox.engine(), peer.pid);
     assert_eq!(peer.run(&shell("echo undisturbed")).text(), "undisturbed\n");
     drop(peer);
@@ -514,7 +521,7 @@ fn a_replaced_engine_stays_for_a_build() {
     });
 }
 
-/// An engine whose program was removed is replaced like one whose program is another.
+/// A removed program counts as replaced.
 #[test]
 fn a_removed_program_is_another() {
     let mut sandbox = Sandbox::new();
@@ -525,7 +532,7 @@ fn a_removed_program_is_another() {
     sandbox.wait_until_empty();
 }
 
-/// An engine whose folder was removed does not take the next one's socket along when it ends.
+/// An engine whose folder was removed does not remove the next engine's socket when it ends.
 #[test]
 fn an_engine_removes_only_its_own_socket() {
     let sandbox = Sandbox::started();
@@ -535,28 +542,28 @@ fn an_engine_removes_only_its_own_socket() {
     let new = sandbox.engine();
     assert_ne!(new, old.pid);
     old.send(&Request::Stop { now: true });
-    gone(old.pid);
+    wait_until_gone(old.pid);
     assert_eq!(sandbox.engine(), new);
-    serves(&sandbox);
+    assert_serves(&sandbox);
 }
 
-/// Nor does the next engine take its commands for remains.
+/// The next engine does not take the first one's commands for leftovers.
 #[test]
 fn a_cleared_runtime_folder_ends_no_command() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
-    let pids = heart(&sandbox, &mut peer, "heart");
+    let pids = start_stubborn_command(&sandbox, &mut peer, "stubborn");
     fs::remove_dir_all(sandbox.runtime()).unwrap();
     sandbox.start();
-    serves(&sandbox);
+    assert_serves(&sandbox);
     for pid in pids {
         assert!(process::lives(pid), "a command of an engine that lives was ended");
     }
     process::kill(peer.pid, libc::SIGKILL);
-    pids.into_iter().for_each(gone);
+    pids.into_iter().for_each(wait_until_gone);
 }
 
-/// The same with the ports of both.
+/// The same for the TCP ports of both.
 #[test]
 fn an_engine_removes_only_its_own_token() {
     let sandbox = Sandbox::new();
@@ -566,6 +573,6 @@ fn an_engine_removes_only_its_own_token() {
     sandbox.run(&["start", "--tcp"]).succeeded();
     let token = fs::read_to_string(sandbox.file("tcp")).unwrap();
     old.send(&Request::Stop { now: true });
-    gone(old.pid);
+    wait_until_gone(old.pid);
     assert_eq!(fs::read_to_string(sandbox.file("tcp")).unwrap_or_default(), token);
 }

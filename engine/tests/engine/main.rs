@@ -1,4 +1,4 @@
-//! The engine and its protocols: what a client gets, and what becomes of clients, commands and engines.
+//! The engine and its protocols: what clients get, and the life of clients, commands and engines.
 
 #[path = "../support/mod.rs"]
 mod support;

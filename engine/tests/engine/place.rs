@@ -1,4 +1,5 @@
-//! The client's place: who lives elsewhere than the engine is refused; another control group alone is followed.
+//! Namespaces and rights of the client: a client that differs from the engine is refused, except for the control group,
+//! which the engine's commands enter.
 
 use std::fs;
 use std::io;
@@ -13,12 +14,12 @@ use crate::support::sandbox::{is_root, new_session, wait_until, Sandbox, DEADLIN
 use crate::support::stand_in::StandIn;
 use wafengine::wire::{Verdict, Why};
 
-/// The reason for which the engine refuses a client in this stand-in's place.
+/// The reason why the engine refuses this client.
 fn refusal(mut peer: Peer) -> String {
     peer.refused(&hello(new_session(), 1), Why::Place)
 }
 
-/// A client with other supplementary groups is refused, and told so.
+/// A client with other supplementary groups is refused, with the reason.
 #[test]
 fn other_groups_are_another_place() {
     if !is_root() {
@@ -27,7 +28,7 @@ fn other_groups_are_another_place() {
     let sandbox = Sandbox::started();
     let (_stand_in, peer) = StandIn::start(&sandbox, || {
         let groups = [12345, 54321];
-        // SAFETY: the array is as long as is said.
+        // SAFETY: the array has the given length.
         match unsafe { libc::setgroups(2, groups.as_ptr()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -37,12 +38,12 @@ fn other_groups_are_another_place() {
     assert!(reason.contains("Groups"), "{reason}");
 }
 
-/// A client that has given up its right to gain rights is refused, and told so.
+/// A client with `no_new_privs` is refused, with the reason.
 #[test]
 fn other_rights_are_another_place() {
     let sandbox = Sandbox::started();
     let (_stand_in, peer) = StandIn::start(&sandbox, || {
-        // SAFETY: a flag of the calling process.
+        // SAFETY: sets a flag of the calling process.
         match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -52,7 +53,7 @@ fn other_rights_are_another_place() {
     assert!(reason.contains("NoNewPrivs"), "{reason}");
 }
 
-/// A client that has become another user since it connected is refused, and told so.
+/// A client that has changed its user since it connected is refused, with the reason.
 #[test]
 fn another_user_is_another_place() {
     if !is_root() {
@@ -69,7 +70,7 @@ fn another_user_is_another_place() {
     }
 }
 
-/// A client in another namespace of any kind is refused, and told which.
+/// A client in another namespace of any kind is refused. The reason names the kind.
 #[test]
 fn another_namespace_is_another_place() {
     let sandbox = Sandbox::started();
@@ -95,13 +96,13 @@ fn another_namespace_is_another_place() {
     }
 }
 
-/// A client in another root folder is refused, and told so.
+/// A client in another root folder is refused, with the reason.
 #[test]
 fn another_root_folder_is_another_place() {
     let sandbox = Sandbox::started();
     let root = sandbox.name("root");
     fs::create_dir(&root).unwrap();
-    // The programs of a small world, borrowed from this one.
+    // The other root gets the needed programs from this one.
     let script = format!(
         "for part in bin lib lib64 usr; do \
            [ -e /$part ] || continue; mkdir {root}/$part && mount --bind /$part {root}/$part || exit 1; \
@@ -117,13 +118,13 @@ fn another_root_folder_is_another_place() {
     assert!(reason.contains("root"), "{reason}");
 }
 
-/// A client in a process namespace below the engine's is refused, and told so.
+/// A client in a process namespace below the engine's is refused, with the reason.
 #[test]
 fn an_inner_process_namespace_is_another_place() {
     let sandbox = Sandbox::started();
     let started = StandIn::run(&sandbox, &["sh"], || {
-        // SAFETY: only system calls; the first process of the new namespace goes on to become the stand-in, while the
-        // one in between holds nothing open and ends with it.
+        // SAFETY: only system calls. The first process of the new namespace becomes the stand-in. The one in between
+        // has nothing open and ends with it.
         unsafe {
             if libc::unshare(libc::CLONE_NEWPID) != 0 {
                 return Err(io::Error::last_os_error());
@@ -151,7 +152,7 @@ fn an_inner_process_namespace_is_another_place() {
     }
 }
 
-/// An engine that cannot even see its client, from an inner process namespace, refuses it and lives on.
+/// An engine in an inner process namespace cannot see its client. It refuses the client and goes on.
 #[test]
 fn an_outer_process_namespace_is_another_place() {
     let sandbox = Sandbox::new();
@@ -175,7 +176,7 @@ fn an_outer_process_namespace_is_another_place() {
     for _ in 0..2 {
         sandbox.stranger().refused(&hello(new_session(), 1), Why::Place);
     }
-    // It runs nothing for us, but tells.
+    // It runs no commands for us, but reports its status.
     assert!(sandbox.greeter().report()["totals"]["refused"]["place"].as_u64() >= Some(2));
     for child in process::children(inner.id() as i32) {
         process::kill(child, libc::SIGKILL);
@@ -184,12 +185,12 @@ fn an_outer_process_namespace_is_another_place() {
     sandbox.wait_until_empty();
 }
 
-/// Where a command may be sent from any place, it is not run: a connection without jobs is welcome everywhere.
+/// A connection without jobs can run no commands, so it is welcome from everywhere.
 #[test]
-fn status_is_told_to_every_place() {
+fn clients_in_every_place_get_the_status() {
     let sandbox = Sandbox::started();
     let (_stand_in, mut peer) = StandIn::start(&sandbox, || {
-        // SAFETY: a flag of the calling process.
+        // SAFETY: sets a flag of the calling process.
         unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
         Ok(())
     });
@@ -200,7 +201,7 @@ fn status_is_told_to_every_place() {
     peer.is_closed();
 }
 
-/// The mounted tree of control groups of version 2, and whether it is the only one.
+/// The mount point of control groups version 2, and whether there are no others.
 fn control_groups() -> Option<(String, bool)> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let found = mounts.lines().find_map(|line| {
@@ -212,18 +213,18 @@ fn control_groups() -> Option<(String, bool)> {
     Some((found, only))
 }
 
-/// A control group of the test's own.
+/// A control group for this test.
 struct ControlGroup(String);
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // Its processes are gone a moment after they were killed.
+        // Killed processes leave the group a moment later.
         let deadline = Instant::now() + DEADLINE;
         while fs::remove_dir(&self.0).is_err() && Path::new(&self.0).exists() && Instant::now() < deadline {}
     }
 }
 
-/// A client in another control group gets its commands run in that group; where they cannot be, it is refused.
+/// The commands of a client in another control group run in that group. If they cannot, the client is refused.
 #[test]
 fn a_command_runs_in_its_clients_control_group() {
     let Some((mount, only)) = control_groups() else {
@@ -248,13 +249,13 @@ fn a_command_runs_in_its_clients_control_group() {
         peer.define(0, sandbox.environment());
         let finished = peer.run(&command(&["cat", "/proc/self/cgroup"]));
         assert_eq!(finished.text(), format!("0::{name}\n"));
-        // A group of the same kind that has gone meanwhile is told as such, not run elsewhere.
+        // If the group has been removed meanwhile, the command is not run elsewhere, and the outcome says why.
         stand_in.tell(&format!("echo $$ > {mount}{own}/cgroup.procs"));
         drop(group);
         let gone = peer.run(&shell("echo ran"));
         assert_eq!(gone.outcome.verdict, Verdict::NotStarted);
     } else {
-        // Version 1 has several groups at a time; that the engine cannot enter them all at once is known.
+        // Version 1 has several hierarchies. The engine cannot enter groups in all of them at once.
         let reason = refusal(peer);
         assert!(reason.contains("control group"), "{reason}");
         eprintln!("only tried that it is refused: control groups of version 1 are mounted, too");

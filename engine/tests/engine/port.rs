@@ -1,4 +1,4 @@
-//! The port: its token, who gets in with it, and how long both last.
+//! The TCP port: its token, which clients it admits, and how long both last.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::support::process;
 use crate::support::sandbox::{mode, new_session, Sandbox};
 use wafengine::wire::{self, Hello, Reply, Request, Why};
 
-/// Starts the port; its number and token.
+/// Opens the port. Returns its number and token.
 fn open_port(sandbox: &Sandbox) -> (u16, Vec<u8>) {
     let line = sandbox.run(&["start", "--tcp"]).succeeded();
     let words: Vec<_> = line.trim_end().splitn(4, ' ').collect();
@@ -30,7 +30,7 @@ fn with_token(token: &[u8]) -> Hello {
     }
 }
 
-/// The port's file holds the port and 64 hexadecimal digits, for the owner's eyes only.
+/// The port's file holds the port and 64 hexadecimal digits. Only its owner can read it.
 #[test]
 fn the_token_is_private() {
     let sandbox = Sandbox::new();
@@ -68,7 +68,7 @@ fn the_port_is_on_loopback_only() {
     assert!(listening("/proc/net/tcp6").is_empty());
 }
 
-/// Over TCP only the whole, right token is admitted, and the right one gets everything that a Unix socket gives.
+/// Over TCP only the complete, correct token is accepted. With it, clients get everything that a Unix socket offers.
 #[test]
 fn only_the_token_opens_the_port() {
     let sandbox = Sandbox::new();
@@ -93,9 +93,9 @@ fn only_the_token_opens_the_port() {
     );
 }
 
-/// Over TCP nothing but a version that nobody speaks is told to someone without the token.
+/// Without the token, a TCP client learns nothing but whether its version is supported.
 #[test]
-fn a_stranger_on_the_port_learns_nothing() {
+fn a_client_without_the_token_learns_nothing() {
     let sandbox = Sandbox::new();
     let (port, _) = open_port(&sandbox);
     let mut peer = Peer::tcp(port);
@@ -105,14 +105,14 @@ fn a_stranger_on_the_port_learns_nothing() {
     assert!(!reason.contains(sandbox.runtime().to_str().unwrap()), "{reason}");
 }
 
-/// The token is no use on a Unix socket, and none is needed there.
+/// On a Unix socket a token is not needed, and changes nothing.
 #[test]
 fn a_unix_socket_needs_no_token() {
     let sandbox = Sandbox::started();
     sandbox.stranger().welcome(&with_token(b"whatever"));
 }
 
-/// A client on TCP whose process does not exist lives nowhere.
+/// A TCP client whose process does not exist is refused.
 #[test]
 fn a_client_on_tcp_names_its_own_process() {
     let sandbox = Sandbox::new();
@@ -126,7 +126,7 @@ fn a_client_on_tcp_names_its_own_process() {
     }
 }
 
-/// Descriptors do not travel over TCP: a command that wants one ends the connection.
+/// TCP cannot carry descriptors: a command that needs one ends the connection.
 #[test]
 fn a_command_on_tcp_gets_no_descriptors() {
     let sandbox = Sandbox::new();
@@ -138,7 +138,7 @@ fn a_command_on_tcp_gets_no_descriptors() {
     peer.is_closed();
 }
 
-/// An engine that runs opens its port when asked, and opens it once.
+/// A running engine opens its port when asked, and only once.
 #[test]
 fn the_port_is_opened_once() {
     let sandbox = Sandbox::started();
@@ -154,7 +154,7 @@ fn the_port_is_opened_once() {
     assert_eq!(port, Some(Reply::Listening { port: first.0 }));
 }
 
-/// A token whose engine was killed is gone when the next one is ready, and one that stops takes its own along.
+/// The token of a killed engine is gone when the next one is ready. An engine that stops removes its own.
 #[test]
 fn a_token_lives_no_longer_than_its_port() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,5 @@
-//! The protocol of `docs/room.md`: values come back as they were, and no bytes make a decoder panic or allocate.
+//! The protocol of `docs/room.md`: values survive encoding and decoding, and no bytes make a decoder panic or allocate
+//! much.
 
 use wafengine::bytes::digest::Digest;
 use wafengine::bytes::frame::Inbox;
@@ -19,7 +20,7 @@ fn begun(first: &[u8]) -> Begun<'_> {
     }
 }
 
-/// One of each kind, with each kind of field.
+/// One request of each kind, with all kinds of fields.
 fn requests() -> Vec<Request<'static>> {
     let digests = vec![digest("one"), digest("two")];
     vec![
@@ -111,7 +112,7 @@ fn replies() -> Vec<Reply<'static>> {
     ]
 }
 
-/// Each frame without its length.
+/// All frames, without their lengths.
 fn bodies() -> Vec<Vec<u8>> {
     let encode = |encode: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();
@@ -151,7 +152,7 @@ fn replies_come_back_as_they_were() {
     }
 }
 
-/// What ends in a piece may be cut there; anything else that is cut is refused.
+/// A frame that ends with a piece may be cut there. Every other truncated frame is refused.
 #[test]
 fn a_truncated_frame_is_refused_or_has_a_shorter_piece() {
     for body in bodies() {
@@ -169,7 +170,7 @@ fn a_truncated_frame_is_refused_or_has_a_shorter_piece() {
     }
 }
 
-/// Every value of every byte.
+/// Tries every value of every byte.
 #[test]
 fn no_changed_byte_makes_a_decoder_panic() {
     for body in bodies() {
@@ -238,7 +239,7 @@ fn more_digests_than_one_request_may_have_are_refused() {
 }
 
 #[test]
-fn a_piece_above_its_cap_and_a_piece_of_nothing_are_refused() {
+fn a_piece_above_its_limit_and_an_empty_piece_are_refused() {
     let bytes = vec![0; PIECE + 1];
     for (length, is_fine) in [(0, false), (1, true), (PIECE, true), (PIECE + 1, false)] {
         let mut out = Vec::new();
@@ -262,7 +263,7 @@ fn a_blob_does_not_begin_with_more_than_it_has() {
     assert!(Request::decode(&out[4..]).is_err());
 }
 
-/// The largest frame that a server makes is one that a client takes.
+/// The largest frame that a server sends is accepted by a client.
 #[test]
 fn a_full_piece_and_its_fields_fit_into_a_frame() {
     let bytes = vec![0; PIECE];

@@ -1,4 +1,4 @@
-//! The runtime folder: where it is, which will not do, and what happens when its disk is full.
+//! The runtime folder: where it is, which folders are refused, and what happens on a full disk.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{symlink, PermissionsExt};
@@ -9,9 +9,9 @@ use crate::support::process;
 use crate::support::sandbox::{self, is_root, mode, new_session, run, wait_until, Sandbox};
 use wafengine::files::folder::ENGINE;
 
-/// `start`, `status` and `stop` each say one line of this folder, naming it and what to do.
+/// `start`, `status` and `stop` each print one line that names the folder and the remedy.
 #[track_caller]
-fn is_refused(sandbox: &Sandbox) -> String {
+fn assert_refused(sandbox: &Sandbox) -> String {
     let shown = sandbox.runtime().to_str().unwrap().to_owned();
     for args in [&["status"][..], &["stop"], &["stop", "--now"]] {
         sandbox.run(args).failed();
@@ -22,24 +22,24 @@ fn is_refused(sandbox: &Sandbox) -> String {
     line
 }
 
-/// A folder that cannot be made is told, with the variable that says where it should be.
+/// A folder that cannot be made is reported with the variable that sets it.
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn a_folder_that_cannot_be_made_is_reported() {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.path("file"), "").unwrap();
     sandbox.use_runtime("file/run");
-    let line = is_refused(&sandbox);
+    let line = assert_refused(&sandbox);
     assert!(line.contains("WAFD_RUNTIME_DIR"), "{line}");
     sandbox.use_runtime("/proc/nowhere/run");
-    assert!(is_refused(&sandbox).contains("WAFD_RUNTIME_DIR"));
+    assert!(assert_refused(&sandbox).contains("WAFD_RUNTIME_DIR"));
 }
 
-/// A folder that may not be written to is told.
+/// A folder without write permission is reported.
 #[test]
-fn a_folder_that_cannot_be_written_is_told() {
+fn a_folder_that_cannot_be_written_is_reported() {
     let sandbox = Sandbox::new();
     if is_root() {
-        // What root may not write to either.
+        // A folder that even root cannot write to.
         let mut inner = sandbox.command("unshare");
         inner.args([
             "-m",
@@ -62,25 +62,25 @@ fn a_folder_that_cannot_be_written_is_told() {
     }
 }
 
-/// A folder that others may look into is refused, and nothing is made in it.
+/// A folder that other users can read is refused, and nothing is made in it.
 #[test]
 fn a_folder_open_to_others_is_refused() {
     let sandbox = Sandbox::new();
     for mode in [0o755, 0o770, 0o701, 0o1777] {
         fs::set_permissions(sandbox.runtime(), Permissions::from_mode(mode)).unwrap();
-        let line = is_refused(&sandbox);
+        let line = assert_refused(&sandbox);
         assert!(line.contains("chmod 700"), "{line}");
         assert_eq!(fs::read_dir(sandbox.runtime()).unwrap().count(), 0, "mode {mode:o}");
     }
     fs::set_permissions(sandbox.runtime(), Permissions::from_mode(0o700)).unwrap();
     sandbox.start();
     fs::set_permissions(sandbox.runtime(), Permissions::from_mode(0o755)).unwrap();
-    // Also when an engine runs already: somebody else may have put it there.
-    is_refused_running(&sandbox);
+    // Even if an engine runs already: another user may have put it there.
+    assert_refused_while_running(&sandbox);
     fs::set_permissions(sandbox.runtime(), Permissions::from_mode(0o700)).unwrap();
 }
 
-fn is_refused_running(sandbox: &Sandbox) {
+fn assert_refused_while_running(sandbox: &Sandbox) {
     for args in [&["status"][..], &["stop"], &["start"]] {
         let line = sandbox.run(args).failed();
         assert!(line.contains("chmod 700"), "{line}");
@@ -95,11 +95,11 @@ fn a_folder_of_another_user_is_refused() {
     }
     let sandbox = Sandbox::new();
     std::os::unix::fs::chown(sandbox.runtime(), Some(12345), Some(12345)).unwrap();
-    is_refused(&sandbox);
+    assert_refused(&sandbox);
     assert_eq!(fs::read_dir(sandbox.runtime()).unwrap().count(), 0);
 }
 
-/// A link in the folder's place is refused, wherever it points; so is a file.
+/// A link in place of the folder is refused, wherever it leads. So is a file.
 #[test]
 fn a_link_or_file_in_the_folders_place_is_refused() {
     let mut sandbox = Sandbox::new();
@@ -110,42 +110,42 @@ fn a_link_or_file_in_the_folders_place_is_refused() {
     fs::write(sandbox.path("file"), "").unwrap();
     for name in ["link", "dangling", "file"] {
         sandbox.use_runtime(name);
-        is_refused(&sandbox);
+        assert_refused(&sandbox);
     }
     assert_eq!(fs::read_dir(sandbox.path("real")).unwrap().count(), 0);
 }
 
-/// A folder whose name is too long for a socket is refused as such; the longest that is not works.
+/// A folder whose name is too long for a socket is refused for that reason. The longest possible name works.
 #[test]
 fn a_folder_with_a_long_name_is_refused() {
     let mut sandbox = Sandbox::new();
     let rest = format!("/wafd-{ENGINE}.sock").len();
     let room = 107 - rest - sandbox.path("").to_str().unwrap().trim_end_matches('/').len() - 1;
     sandbox.use_runtime("l".repeat(room + 1));
-    let line = is_refused(&sandbox);
+    let line = assert_refused(&sandbox);
     assert!(line.contains("too long"), "{line}");
     sandbox.use_runtime("l".repeat(room));
     sandbox.start();
     sandbox.serves();
 }
 
-/// A relative folder, which would be another one for each client, is refused.
+/// A relative folder would depend on each client's current folder, so it is refused.
 #[test]
 fn a_relative_folder_is_refused() {
     let sandbox = Sandbox::new();
-    // One that started all the same would have another mark than the rest of the sandbox.
+    // An engine that starts all the same would not have the sandbox's mark.
     let mut start = sandbox.wafd(&["start", "--idle", "1"]);
     let line = run(start.env("WAFD_RUNTIME_DIR", "run").current_dir(sandbox.path(""))).failed();
     assert!(line.contains("absolute"), "{line}");
 }
 
-/// Without the variable of its own, the folder is below the one for the user's runtime files, and private.
+/// Without `WAFD_RUNTIME_DIR`, the folder is below `XDG_RUNTIME_DIR`, and private.
 #[test]
 fn the_usual_folder_is_found() {
     let sandbox = Sandbox::new();
     let usual = |args: &[&str]| {
         let mut command = sandbox.wafd(args);
-        // An empty value is none.
+        // An empty value counts as not set.
         command
             .env("WAFD_RUNTIME_DIR", "")
             .env("XDG_RUNTIME_DIR", sandbox.path(""));
@@ -162,8 +162,8 @@ fn the_usual_folder_is_found() {
     wait_until("it is gone", || !pids.into_iter().any(process::lives));
 }
 
-/// Runs `wafd` with its runtime folder on a small file system of its own that has been filled by `fill`.
-fn on_a_full_disk(sandbox: &Sandbox, options: &str, fill: &str, script: &str) -> Option<sandbox::Said> {
+/// Runs `wafd` with its runtime folder on a small file system of its own, which `fill` has filled.
+fn on_a_full_disk(sandbox: &Sandbox, options: &str, fill: &str, script: &str) -> Option<sandbox::ProgramOutput> {
     let script = format!(
         "mount -t tmpfs -o mode=700,{options} none \"$0\" || exit 42; \
          cd \"$0\"; {{ {fill}; }} 2>/dev/null; cd /; {script}"
@@ -179,11 +179,11 @@ fn on_a_full_disk(sandbox: &Sandbox, options: &str, fill: &str, script: &str) ->
     Some(said)
 }
 
-/// When no file can be made in the folder any more, the start says so in one line.
+/// If no file can be made in the folder, the start says so in one line.
 #[test]
-fn a_disk_without_room_for_files_is_told() {
+fn a_disk_without_room_for_files_is_reported() {
     let sandbox = Sandbox::new();
-    // With each start there is room for one file more, so that every one of them is missed once.
+    // Each start can make one file more, so that each file is missing once.
     for room in 0..4 {
         let fill = format!("i=0; while true > f$i; do i=$((i+1)); done; for i in $(seq {room}); do rm f$i; done");
         let Some(said) = on_a_full_disk(&sandbox, "nr_inodes=12", &fill, r#"exec "$1" start"#) else {
@@ -195,8 +195,8 @@ fn a_disk_without_room_for_files_is_told() {
     }
 }
 
-/// When nothing can be written any more, an engine still starts and serves, since it needs no file's content; only the
-/// port, which does, is refused in one line, and no half of its token is left.
+/// If nothing can be written, an engine still starts and serves, because none of its files needs content. Only the port
+/// needs one: it is refused in one line, and leaves no partial token.
 #[test]
 fn a_disk_without_room_for_content_is_enough() {
     let sandbox = Sandbox::new();
@@ -219,9 +219,9 @@ fn a_disk_without_room_for_content_is_enough() {
     sandbox.wait_until_empty();
 }
 
-/// What stands in the place of a lock or of the log, and is no file of ours, makes way for one; only a folder has to be removed.
+/// Anything that is not a file of ours in the place of a lock or of the log is replaced, except for a folder.
 #[test]
-fn what_is_no_file_of_ours_makes_way() {
+fn other_kinds_of_files_are_replaced() {
     let sandbox = Sandbox::new();
     for file in ["start", "lock", "log"].map(|ending| sandbox.file(ending)) {
         for kind in ["fifo", "circle", "dangling", "closed", "folder"] {
@@ -250,9 +250,9 @@ fn what_is_no_file_of_ours_makes_way() {
     }
 }
 
-/// A log that has grown is put aside at the next start; the one before that is forgotten.
+/// A large log is renamed at the next start. The previous old log is removed.
 #[test]
-fn the_log_is_turned_over() {
+fn a_large_log_is_renamed() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.file("log"), vec![b'1'; (1 << 20) + 1]).unwrap();
     fs::write(sandbox.file("log.old"), "older").unwrap();

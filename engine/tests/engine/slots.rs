@@ -1,4 +1,4 @@
-//! Slots: how many commands run at the same time, whose they are, and that a build inside a build goes on.
+//! Slots: how many commands run at the same time, of which builds, and that a build inside a build goes on.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::support::peer::{hello, Peer};
 use crate::support::sandbox::{new_session, wait_until, Gate, Sandbox};
 use wafengine::wire::{Hello, Request, Verdict, WISH_OWN_SLOTS};
 
-/// A build whose name is seen in the report.
+/// A build whose name is in the report.
 fn build(sandbox: &Sandbox, name: &str, session: [u8; 16], jobs: u32, wishes: u32) -> Peer {
     let mut peer = sandbox.stranger();
     peer.welcome(&Hello {
@@ -19,7 +19,7 @@ fn build(sandbox: &Sandbox, name: &str, session: [u8; 16], jobs: u32, wishes: u3
     peer
 }
 
-/// (running, waiting) of a build.
+/// (running, waiting) commands of a build.
 fn load(report: &serde_json::Value, name: &str) -> (u64, u64) {
     let sessions = report["sessions"].as_array().unwrap();
     let session = sessions
@@ -42,8 +42,8 @@ fn wait_for_loads(sandbox: &Sandbox, expected: &[(&str, (u64, u64))]) {
     });
 }
 
-/// A command that counts, while it runs, how many of its kind run; and waits at the gate.
-fn counted(sandbox: &Sandbox, kind: &str, gate: &Gate) -> Order {
+/// A command that counts how many of its kind run, and then waits at the gate.
+fn counting_command(sandbox: &Sandbox, kind: &str, gate: &Gate) -> Order {
     let folder = sandbox.path(kind);
     let _ = fs::create_dir(&folder);
     shell(&format!(
@@ -61,14 +61,14 @@ fn finish_all(peer: &mut Peer, ids: &[u32]) -> Vec<u64> {
     ids.iter().map(|id| count(&peer.finish(*id).text())).collect()
 }
 
-/// As many commands of a build run at the same time as it has jobs: not fewer while some wait, and never more.
+/// A build runs as many commands at the same time as it has jobs: not fewer while some wait, and never more.
 #[test]
 fn jobs_are_used_and_respected() {
     for jobs in [1, 3] {
         let sandbox = Sandbox::started();
         let mut peer = build(&sandbox, "a", new_session(), jobs, 0);
         let gate = sandbox.close_gate("gate");
-        let order = counted(&sandbox, "a", &gate);
+        let order = counting_command(&sandbox, "a", &gate);
         let ids: Vec<u32> = (0..20).map(|_| peer.submit(&order)).collect();
         let jobs = u64::from(jobs);
         wait_for_loads(&sandbox, &[("a", (jobs, 20 - jobs))]);
@@ -91,7 +91,7 @@ fn commands_start_in_their_order() {
     assert_eq!(peer.order, ids);
 }
 
-/// All connections of a build share its jobs, and the largest that any of them has declared counts.
+/// All connections of a build share its jobs. The largest number that any of them declared applies.
 #[test]
 fn connections_of_a_build_share_its_jobs() {
     let sandbox = Sandbox::started();
@@ -101,7 +101,7 @@ fn connections_of_a_build_share_its_jobs() {
         .map(|jobs| build(&sandbox, "a", session, *jobs, 0))
         .collect();
     let gate = sandbox.close_gate("gate");
-    let order = counted(&sandbox, "a", &gate);
+    let order = counting_command(&sandbox, "a", &gate);
     let ids: Vec<Vec<u32>> = peers
         .iter_mut()
         .map(|peer| (0..4).map(|_| peer.submit(&order)).collect())
@@ -117,7 +117,7 @@ fn connections_of_a_build_share_its_jobs() {
     assert!(counts.iter().all(|n| *n <= 2), "{counts:?}");
 }
 
-/// Two builds share the slots: the second gets one at once, and then the next that are free until both have as many.
+/// Two builds share the slots: the second one gets a slot at once, and then the next free ones until both have as many.
 #[test]
 fn two_builds_share_the_slots() {
     let sandbox = Sandbox::started();
@@ -132,7 +132,7 @@ fn two_builds_share_the_slots() {
     let order = shell(&shut.script);
     let ids: Vec<u32> = (0..8).map(|_| b.submit(&order)).collect();
     wait_for_loads(&sandbox, &[("a", (4, 4)), ("b", (1, 7))]);
-    // Each command of `a` that ends now makes room for `b`, until they are even.
+    // Each command of `a` that ends frees a slot for `b`, until both have as many.
     let mut gates = gates.into_iter();
     let mut ended = 0;
     for loads in [[(3, 4), (1, 7)], [(2, 4), (2, 6)]] {
@@ -144,7 +144,7 @@ fn two_builds_share_the_slots() {
     drop(gates.next());
     a.finish(ended).text();
     wait_for_loads(&sandbox, &[("a", (2, 3)), ("b", (2, 6))]);
-    // What `a` does not use any more is `b`'s.
+    // Slots that `a` no longer uses go to `b`.
     drop(a);
     wait_until("b has all", || load(&sandbox.status(), "b") == (4, 4));
     shut.open();
@@ -153,7 +153,7 @@ fn two_builds_share_the_slots() {
     }
 }
 
-/// Many builds at once never run more than the largest has jobs, but for the one that each may always have.
+/// Many builds together run no more commands than the largest one has jobs, plus one for each other build.
 #[test]
 fn many_builds_do_not_multiply_the_load() {
     let sandbox = Sandbox::started();
@@ -161,12 +161,12 @@ fn many_builds_do_not_multiply_the_load() {
         .map(|i| build(&sandbox, &format!("b{i}"), new_session(), 6, 0))
         .collect();
     let gate = sandbox.close_gate("gate");
-    let order = counted(&sandbox, "all", &gate);
+    let order = counting_command(&sandbox, "all", &gate);
     let ids: Vec<Vec<u32>> = peers
         .iter_mut()
         .map(|peer| (0..10).map(|_| peer.submit(&order)).collect())
         .collect();
-    // Whoever came first may have taken all six; each other has one then.
+    // The first build may have taken all six slots. Each other build has one then.
     wait_until("slots are full", || {
         let report = sandbox.status();
         report["slots"]["running"].as_u64() >= Some(6)
@@ -182,7 +182,7 @@ fn many_builds_do_not_multiply_the_load() {
     assert!(counts.iter().all(|n| *n <= 6 + 4), "{counts:?}");
 }
 
-/// A build with slots of its own neither waits for the others nor makes them wait, nor gives them more.
+/// A build with slots of its own does not wait for others, does not delay them, and gives them no slots.
 #[test]
 fn own_slots_are_not_shared() {
     let sandbox = Sandbox::started();
@@ -213,7 +213,7 @@ fn own_slots_are_not_shared() {
     }
 }
 
-/// A command that waits for a command of another build is not waited for in vain, however deep the builds are nested.
+/// A command may wait for a command of another build, however deep builds are nested.
 #[test]
 fn a_build_inside_a_build_goes_on() {
     const DEPTH: usize = 4;
@@ -221,7 +221,7 @@ fn a_build_inside_a_build_goes_on() {
     let mut peers: Vec<Peer> = (0..DEPTH)
         .map(|i| build(&sandbox, &format!("level {i}"), new_session(), 1, 0))
         .collect();
-    // Each holds its only slot until the file of the next level is there.
+    // Each holds its only slot until the file of the next level exists.
     for (i, peer) in peers.iter_mut().enumerate() {
         let (mine, inner) = (
             sandbox.name(&format!("level{i}")),
@@ -244,7 +244,7 @@ fn a_build_inside_a_build_goes_on() {
     }
 }
 
-/// The one command that a build may always start is one: its others wait for a slot.
+/// The command that a build may always start is only one: its others wait for a slot.
 #[test]
 fn the_implicit_command_is_one() {
     let sandbox = Sandbox::started();
@@ -269,7 +269,7 @@ fn the_implicit_command_is_one() {
     (0..3).for_each(|id| drop(b.finish(id)));
 }
 
-/// A build that vanishes leaves its slots, waiting commands and capacity behind.
+/// A build that disconnects leaves its slots, its waiting commands and its capacity.
 #[test]
 fn a_build_that_leaves_makes_room() {
     let sandbox = Sandbox::started();
@@ -293,7 +293,7 @@ fn a_build_that_leaves_makes_room() {
     (0..4).for_each(|id| drop(small.finish(id)));
 }
 
-/// Only the last connection of a build takes its session along.
+/// A session ends with its last connection.
 #[test]
 fn a_build_lasts_as_long_as_one_of_its_connections() {
     let sandbox = Sandbox::started();
@@ -307,7 +307,7 @@ fn a_build_lasts_as_long_as_one_of_its_connections() {
     drop(leaves);
     wait_for_loads(&sandbox, &[("a", (1, 0))]);
     let more: Vec<u32> = (0..3).map(|_| stays.submit(&shell(&gate.script))).collect();
-    // Its jobs are what was declared for it.
+    // Its jobs are those that were declared for it.
     wait_for_loads(&sandbox, &[("a", (4, 0))]);
     gate.open();
     stays.finish(waits).text();
@@ -318,7 +318,7 @@ fn a_build_lasts_as_long_as_one_of_its_connections() {
     });
 }
 
-/// A cancelled command that waited gives its place to the next, and one that ran gives its slot.
+/// A cancelled command frees its place in the queue or its slot.
 #[test]
 fn a_cancelled_command_makes_room() {
     let sandbox = Sandbox::started();
@@ -333,7 +333,7 @@ fn a_cancelled_command_makes_room() {
     assert_eq!(peer.finish(last).text(), "next\n");
 }
 
-/// A client over TCP and one over a Unix socket with the same session are one build.
+/// A TCP client and a Unix client with the same session are one build.
 #[test]
 fn a_build_may_use_both_sockets() {
     let sandbox = Sandbox::new();

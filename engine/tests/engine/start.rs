@@ -1,4 +1,4 @@
-//! How an engine comes to be: one of it, however many ask, whatever lies in its place, whoever starts it.
+//! The start of an engine: only one starts, however many ask, whatever files are in its place, whoever starts it.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -14,11 +14,11 @@ use crate::support::process;
 use crate::support::sandbox::{end_of, run, wait_until, Sandbox, DEADLINE};
 use rustix::fs::{flock, FlockOperation};
 
-/// Lines of the kernel's table of sockets that listen at this sandbox's path.
+/// The kernel's table of sockets: those that listen at this sandbox's path.
 fn listening(sandbox: &Sandbox) -> usize {
     let table = fs::read_to_string("/proc/net/unix").unwrap();
     let name = sandbox.socket();
-    // A socket keeps the name under which it was made, before it was moved to its final place.
+    // A socket keeps the name with which it was made, before it was renamed.
     let made = name.with_extension("new");
     let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row.len() == 8 && row[3] == "00010000")
@@ -28,7 +28,7 @@ fn listening(sandbox: &Sandbox) -> usize {
 
 // ---- one engine
 
-/// Twenty starts at once make one engine, and all of them succeed with the same words; twenty clients then meet it.
+/// Twenty starts at once make one engine, and all print the same. Twenty clients then use it.
 #[test]
 fn twenty_starts_make_one_engine() {
     let sandbox = Sandbox::new();
@@ -55,7 +55,7 @@ fn twenty_starts_make_one_engine() {
     assert_eq!(pids, expected, "engine and guardian, and nobody else");
 }
 
-/// A start when an engine runs leaves it alone.
+/// A start while an engine runs changes nothing.
 #[test]
 fn a_second_start_changes_nothing() {
     let sandbox = Sandbox::started();
@@ -71,7 +71,7 @@ fn a_second_start_changes_nothing() {
     assert_eq!(sandbox.engine(), engine);
 }
 
-/// Starts and stops at the same time never leave a start without an engine.
+/// If starts and stops happen at the same time, no start returns without an engine.
 #[test]
 fn starts_race_with_stops() {
     let sandbox = Sandbox::started();
@@ -82,7 +82,7 @@ fn starts_race_with_stops() {
         };
         let stop = piped(if round % 2 == 0 { &["stop"] } else { &["stop", "--now"] });
         let starts = [piped(&["start"]), piped(&["start"])];
-        // The stop may have come too late or too early; that is its own affair.
+        // This stop may come too early or too late, which does not matter here.
         end_of(stop);
         for start in starts {
             end_of(start).succeeded();
@@ -92,7 +92,7 @@ fn starts_race_with_stops() {
     }
 }
 
-/// A start that is killed while it waits for its turn holds up nobody.
+/// A start that is killed while it waits for the lock blocks no other.
 #[test]
 fn a_start_that_is_killed_is_no_obstacle() {
     let sandbox = Sandbox::new();
@@ -113,9 +113,9 @@ fn a_start_that_is_killed_is_no_obstacle() {
     sandbox.serves();
 }
 
-// ---- what lies in its place
+// ---- files in its place
 
-/// What engines that were killed have left behind is no obstacle.
+/// Files that killed engines have left behind do not matter.
 #[test]
 fn leftovers_are_no_obstacle() {
     let sandbox = Sandbox::started();
@@ -136,7 +136,7 @@ fn leftovers_are_no_obstacle() {
     assert_ne!(sandbox.engine(), engine);
 }
 
-/// A file or a link under the socket's name is replaced; what the link points to is not touched.
+/// A file or link in place of the socket is replaced. The link's target does not change.
 #[test]
 fn a_file_in_the_sockets_place_is_replaced() {
     let sandbox = Sandbox::new();
@@ -156,9 +156,9 @@ fn a_file_in_the_sockets_place_is_replaced() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
-/// A folder under the socket's name is told in one line, again and again, and no process is left waiting for anything.
+/// A folder in place of the socket is reported in one line each time, and no process stays behind.
 #[test]
-fn a_folder_in_the_sockets_place_is_told() {
+fn a_folder_in_the_sockets_place_is_reported() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.socket()).unwrap();
     for _ in 0..20 {
@@ -171,7 +171,7 @@ fn a_folder_in_the_sockets_place_is_told() {
     sandbox.serves();
 }
 
-/// Sockets and files of another version's engine are not touched, and its socket is not talked to.
+/// Sockets and files of an engine of another version are not changed, and its socket is not used.
 #[test]
 fn another_version_is_left_alone() {
     let sandbox = Sandbox::new();
@@ -197,9 +197,9 @@ fn another_version_is_left_alone() {
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// An engine that lives but listens no more, which nobody can do anything about, is told in one line.
+/// An engine that lives but does not listen is reported in one line.
 #[test]
-fn a_lock_that_somebody_holds_is_told() {
+fn a_lock_that_somebody_holds_is_reported() {
     let sandbox = Sandbox::new();
     let lock = File::create(sandbox.file("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -209,9 +209,9 @@ fn a_lock_that_somebody_holds_is_told() {
     sandbox.start();
 }
 
-/// An engine that hangs is told in one line, to whoever asks.
+/// An engine that does not answer is reported in one line to every client.
 #[test]
-fn an_engine_that_hangs_is_told() {
+fn an_engine_that_hangs_is_reported() {
     let sandbox = Sandbox::started();
     let engine = sandbox.engine();
     process::stop(engine);
@@ -232,7 +232,7 @@ fn an_engine_that_hangs_is_told() {
     sandbox.serves();
 }
 
-/// One that somebody has stopped hears nothing; `stop --now` ends it nevertheless, and another can be started.
+/// An engine that was stopped by a signal does not answer. `stop --now` ends it, and another can be started.
 #[test]
 fn a_stopped_engine_is_ended() {
     let sandbox = Sandbox::started();
@@ -244,17 +244,17 @@ fn a_stopped_engine_is_ended() {
     sandbox.serves();
 }
 
-// ---- what it keeps of its starter
+// ---- what it keeps of the process that started it
 
-/// The engine keeps no descriptor, folder, session or terminal of whoever started it.
+/// The engine keeps no descriptor, folder, session or terminal of the process that started it.
 #[test]
-fn the_engine_lets_go_of_its_starter() {
+fn the_engine_keeps_nothing_of_its_caller() {
     let sandbox = Sandbox::new();
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let number = writer.as_raw_fd();
     let mut start = sandbox.wafd(&["start"]);
     start.current_dir(sandbox.path("")).stdin(Stdio::piped());
-    // SAFETY: only a system call. The copies are open in what is started, as a careless starter's are.
+    // SAFETY: only a system call. The copies stay open in the engine, since the caller forgot close-on-exec.
     unsafe {
         start.pre_exec(move || {
             for copy in [200, 201] {
@@ -265,11 +265,11 @@ fn the_engine_lets_go_of_its_starter() {
             Ok(())
         });
     }
-    // Its output is a pipe, too, which must end for us to hear the end of it.
+    // Our pipe for its output must end, too, or we would not see its end.
     run(&mut start).succeeded();
     drop((writer, start));
     let mut fds = [rustix::event::PollFd::new(&reader, rustix::event::PollFlags::IN)];
-    // What another test starts just now has a copy, too, until it is another program.
+    // A process that another test is starting has a copy, too, until it runs its program.
     let soon = rustix::event::Timespec {
         tv_sec: DEADLINE.as_secs() as i64,
         tv_nsec: 0,
@@ -280,7 +280,7 @@ fn the_engine_lets_go_of_its_starter() {
         "somebody still holds the pipe"
     );
     let engine = sandbox.engine();
-    // SAFETY: a plain system call.
+    // SAFETY: only a system call.
     let own_session = unsafe { libc::getsid(0) };
     for pid in [engine, process::parent(engine)] {
         assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), PathBuf::from("/"));
@@ -290,7 +290,7 @@ fn the_engine_lets_go_of_its_starter() {
     sandbox.serves();
 }
 
-/// A starter whose own streams are closed starts an engine like any other.
+/// A caller with closed streams can start an engine.
 #[test]
 fn a_starter_may_have_closed_its_streams() {
     let sandbox = Sandbox::new();
@@ -310,7 +310,7 @@ fn a_starter_may_have_closed_its_streams() {
     assert_eq!(text.lines().filter(|line| line.contains(" -> ")).count(), 3, "{text}");
 }
 
-/// An engine that may have few descriptors turns clients away while it has none left, and serves them when it has.
+/// An engine with few descriptors refuses clients while it has none left, and serves them again afterwards.
 #[test]
 fn an_engine_without_descriptors_recovers() {
     let sandbox = Sandbox::new();
@@ -333,7 +333,7 @@ fn an_engine_without_descriptors_recovers() {
     let engine = first.pid;
     let crowd: Vec<Peer> = (0..60).map(|_| sandbox.stranger()).collect();
     wait_until("it has none left", || process::descriptors(engine) >= 40);
-    // It is not busy with that: it answers those whom it has.
+    // Meanwhile it is not busy, and answers the clients that it has.
     for _ in 0..10 {
         assert_eq!(first.report()["pid"], engine);
     }
@@ -342,7 +342,7 @@ fn an_engine_without_descriptors_recovers() {
     assert_eq!(sandbox.greeter().report()["pid"], engine);
 }
 
-/// A time that never comes is as good as any other.
+/// An idle time beyond the clock's range means for ever.
 #[test]
 fn an_engine_may_stay_for_ever() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! What the engine tells of itself, and how it serves in the foreground.
+//! The engine's status report, and the engine in the foreground.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -20,7 +20,7 @@ fn keys(value: &Value) -> Vec<&str> {
     found
 }
 
-/// The report for programs has these keys, each with what it says.
+/// The report for programs has these keys with these values.
 #[test]
 fn the_report_is_complete() {
     let sandbox = Sandbox::started();
@@ -119,9 +119,9 @@ fn the_report_is_complete() {
     );
 }
 
-/// The report for people names the same things, each in a line.
+/// The report for users names the same things, each in a line.
 #[test]
-fn people_are_told_the_same() {
+fn the_text_has_the_same_facts() {
     let sandbox = Sandbox::new();
     sandbox.run(&["start", "--tcp"]).succeeded();
     let mut peer = sandbox.client(2);
@@ -146,9 +146,9 @@ fn people_are_told_the_same() {
     }
 }
 
-/// A name or argument with control characters does not reach a terminal as such.
+/// Control characters in names and arguments do not reach the terminal.
 #[test]
-fn people_are_not_told_control_characters() {
+fn control_characters_are_not_shown() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.stranger();
     peer.welcome(&Hello {
@@ -165,7 +165,7 @@ fn people_are_not_told_control_characters() {
     assert!(!text.lines().any(|line| line.starts_with("engine  none")), "{text}");
 }
 
-/// Without an engine that is told in one line, and none is started.
+/// `status` without an engine is one line, and starts none.
 #[test]
 fn without_an_engine_there_is_no_status() {
     let sandbox = Sandbox::new();
@@ -176,7 +176,7 @@ fn without_an_engine_there_is_no_status() {
     assert!(sandbox.processes().is_empty());
 }
 
-/// A report fits into its frame, however long the commands are that run.
+/// A report fits into its frame, however long the running commands are.
 #[test]
 fn long_commands_fit_into_a_report() {
     let sandbox = Sandbox::started();
@@ -195,7 +195,7 @@ fn long_commands_fit_into_a_report() {
 
 // ---- in the foreground
 
-/// An engine in the foreground, and the line with which it says that it is ready.
+/// An engine in the foreground, and the line that it prints when it is ready.
 struct Foreground {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -211,7 +211,8 @@ fn foreground(sandbox: &Sandbox, args: &[&str]) -> Foreground {
     Foreground { child, stdout, line }
 }
 
-/// In the foreground an engine says when it is ready, serves, logs to standard error, and ends well when it is stopped.
+/// In the foreground an engine prints a line when it is ready, serves, logs to standard error, and exits with 0 when it
+/// is stopped.
 #[test]
 fn it_serves_in_the_foreground() {
     let sandbox = Sandbox::new();
@@ -219,7 +220,7 @@ fn it_serves_in_the_foreground() {
         let mut engine = foreground(&sandbox, args);
         assert_eq!(engine.line, format!("ready unix {}\n", sandbox.socket().display()));
         assert_eq!(sandbox.client(1).run(&shell("echo served")).text(), "served\n");
-        // A start finds it; a second one in the foreground is told.
+        // A start finds it. A second one in the foreground is an error.
         sandbox.start();
         let line = sandbox.run(&["--foreground"]).failed();
         assert!(line.contains("runs already"), "{line}");
@@ -234,7 +235,7 @@ fn it_serves_in_the_foreground() {
     }
 }
 
-/// A port that was asked for is in the line with which it says that it is ready.
+/// The line has the port, if a port was asked for.
 #[test]
 fn it_opens_a_port_in_the_foreground() {
     let sandbox = Sandbox::new();
@@ -248,7 +249,7 @@ fn it_opens_a_port_in_the_foreground() {
     assert_eq!(end_of(engine.child).status, Some(0));
 }
 
-/// Ctrl-C, which a terminal sends to all processes of the group, ends it with its commands; so does a plain SIGTERM.
+/// Ctrl-C, which a terminal sends to the whole group, ends it with its commands. So does SIGTERM.
 #[test]
 fn an_interrupt_ends_it() {
     for (signal, whole_group) in [
@@ -271,7 +272,7 @@ fn an_interrupt_ends_it() {
         wait_until("they run", || sandbox.status()["slots"]["running"] == 2);
         let pid = child.id() as i32;
         match whole_group {
-            // SAFETY: the group of our own child.
+            // SAFETY: the process group of our own child.
             true => drop(unsafe { libc::kill(-pid, signal) }),
             false => process::kill(pid, signal),
         }
@@ -282,9 +283,9 @@ fn an_interrupt_ends_it() {
     }
 }
 
-/// When the engine itself is killed, whoever waits for it in the foreground sees that by the exit status.
+/// If the engine itself is killed, the exit status of the foreground process shows it.
 #[test]
-fn a_killed_engine_is_told_in_the_foreground() {
+fn a_killed_engine_is_reported_in_the_foreground() {
     let sandbox = Sandbox::new();
     let engine = foreground(&sandbox, &["--foreground"]);
     let mut peer = sandbox.client(1);
@@ -305,9 +306,9 @@ fn it_leaves_when_idle_in_the_foreground() {
     sandbox.wait_until_empty();
 }
 
-/// What cannot be started in the foreground is told, and leaves nothing behind.
+/// A mistake in the foreground is reported, and leaves nothing behind.
 #[test]
-fn a_mistake_in_the_foreground_is_told() {
+fn a_mistake_in_the_foreground_is_reported() {
     let sandbox = Sandbox::new();
     std::fs::create_dir(sandbox.socket()).unwrap();
     let said = run(&mut sandbox.wafd(&["--foreground"]));
@@ -320,15 +321,15 @@ fn a_mistake_in_the_foreground_is_told() {
     sandbox.wait_until_empty();
 }
 
-/// What whoever started it had open does not reach the commands.
+/// Open descriptors of the caller do not reach the commands.
 #[test]
-fn commands_get_nothing_of_a_starter_in_the_foreground() {
+fn commands_get_no_descriptors_of_a_caller_in_the_foreground() {
     let sandbox = Sandbox::new();
     let file = File::open("/dev/null").unwrap();
     let number = file.as_raw_fd();
     let mut start = sandbox.wafd(&["--foreground"]);
     start.stdout(Stdio::piped()).stderr(Stdio::null());
-    // SAFETY: only a system call. The copy is open in what is started, as a careless starter's is.
+    // SAFETY: only a system call. The copy stays open in the engine, since the caller forgot close-on-exec.
     unsafe {
         start.pre_exec(move || match libc::dup2(number, 77) {
             77 => Ok(()),

@@ -1,4 +1,4 @@
-//! The streams of commands: input, captured output, and peers that do not read it.
+//! The streams of commands: input, captured output, and clients that do not read it.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
@@ -13,7 +13,7 @@ use crate::support::sandbox::{new_session, wait_until, Sandbox};
 use wafengine::wire::{Reply, Request, Stdio, INPUT_CAP};
 
 const MIB: u64 = 1024;
-/// More than the engine may need for peers that do not read, less than what they do not read.
+/// More than the engine may need for clients that do not read, and less than the output that they do not read.
 const BOUND: u64 = 64 * MIB;
 
 fn digest(bytes: &[u8]) -> u64 {
@@ -22,7 +22,7 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Bytes that look like nothing in particular.
+/// Incompressible bytes.
 fn noise(n: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(n + 8);
@@ -36,8 +36,8 @@ fn noise(n: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a program prints when nobody is between.
-fn printed(program: &str, args: &[&str]) -> Vec<u8> {
+/// The output of a program without the engine.
+fn direct_output(program: &str, args: &[&str]) -> Vec<u8> {
     Command::new(program).args(args).output().unwrap().stdout
 }
 
@@ -54,7 +54,7 @@ fn no_input_is_the_null_device() {
     assert_eq!(peer.run(&command(&["cat"]).stdio(streams)).text(), "");
 }
 
-/// A pipe without input is at its end at once.
+/// A pipe without input ends at once.
 #[test]
 fn empty_input_ends_at_once() {
     let sandbox = Sandbox::started();
@@ -64,7 +64,7 @@ fn empty_input_ends_at_once() {
     );
 }
 
-/// A mebibyte of any bytes goes through a command unchanged.
+/// A mebibyte of any bytes passes through a command unchanged.
 #[test]
 fn input_arrives_unchanged() {
     let sandbox = Sandbox::started();
@@ -75,7 +75,7 @@ fn input_arrives_unchanged() {
     assert!(finished.stdout == bytes);
 }
 
-/// A command that does not read its input, or not all of it, or closes it, just ends; and the engine lives on.
+/// A command that does not read all its input, or closes it, ends normally.
 #[test]
 fn input_need_not_be_read() {
     let sandbox = Sandbox::started();
@@ -91,23 +91,23 @@ fn input_need_not_be_read() {
     peer.run(&shell("kill -9 $$").input(&bytes)).ended(-libc::SIGKILL);
 }
 
-/// A command that prints as much as it reads does not get stuck between the two.
+/// A command that reads and writes much at the same time does not block.
 #[test]
 fn input_and_output_flow_at_the_same_time() {
     let sandbox = Sandbox::started();
     let bytes = noise(INPUT_CAP);
-    // All of the output comes before the input is read to its end.
+    // All output comes before the end of the input is read.
     let finished = sandbox
         .client(1)
         .run(&shell("head -c 1; head -c 5000000 /dev/zero; cat").input(&bytes));
     finished.ended(0);
     assert_eq!(finished.stdout[..1], bytes[..1]);
     assert!(finished.stdout[1..5_000_001].iter().all(|b| *b == 0));
-    // What `head` took and did not print is its own.
+    // `head` reads more than it prints.
     assert!(bytes.ends_with(&finished.stdout[5_000_001..]));
 }
 
-/// A command gets pipes that wait, not those of an event loop.
+/// A command gets blocking pipes.
 #[test]
 fn the_pipes_of_a_command_wait() {
     let sandbox = Sandbox::started();
@@ -121,7 +121,7 @@ fn the_pipes_of_a_command_wait() {
 
 // ---- output
 
-/// All combinations of where output and errors go do what they say.
+/// All combinations of targets for output and errors work.
 #[test]
 fn output_goes_where_it_should() {
     let sandbox = Sandbox::started();
@@ -155,7 +155,7 @@ fn output_goes_where_it_should() {
     }
 }
 
-/// Output and errors of one stream come in the order in which they were written.
+/// If output and errors share a stream, they come in the order in which they were written.
 #[test]
 fn one_stream_keeps_the_order() {
     let sandbox = Sandbox::started();
@@ -179,14 +179,14 @@ fn large_output_is_complete() {
         (&finished.stdout, "1", last[0]),
         (&finished.stderr, "10000001", last[1]),
     ] {
-        let expected = printed("seq", &[first, last]);
+        let expected = direct_output("seq", &[first, last]);
         assert!(expected.len() > 50_000_000);
         assert_eq!(stream.len(), expected.len());
         assert_eq!(digest(stream), digest(&expected));
     }
 }
 
-/// Commands that print at the same time do not get each other's output.
+/// The outputs of commands that run at the same time are not mixed.
 #[test]
 fn outputs_do_not_mix() {
     let sandbox = Sandbox::started();
@@ -199,11 +199,14 @@ fn outputs_do_not_mix() {
         .map(|[first, last]| peer.submit(&command(&["seq", first, last])))
         .collect();
     for (id, [first, last]) in ids.into_iter().zip(&bounds) {
-        assert!(peer.finish(id).stdout == printed("seq", &[first, last]), "from {first}");
+        assert!(
+            peer.finish(id).stdout == direct_output("seq", &[first, last]),
+            "from {first}"
+        );
     }
 }
 
-/// The outcome comes only when nobody holds the pipe any more: output of a background child is waited for.
+/// The outcome comes only when no process holds the pipe: the output of a background child is included.
 #[test]
 fn output_of_a_background_child_is_awaited() {
     let sandbox = Sandbox::started();
@@ -225,7 +228,7 @@ fn output_of_a_background_child_is_awaited() {
     assert_eq!(peer.finish(id).text(), "early\nlate\n");
 }
 
-/// A background child without a pipe is not waited for, and lives on: it may be a server.
+/// A background child without a pipe is not waited for, and goes on: it may be a server.
 #[test]
 fn a_background_child_without_a_pipe_is_left_alone() {
     let sandbox = Sandbox::started();
@@ -241,7 +244,7 @@ fn a_background_child_without_a_pipe_is_left_alone() {
     process::kill(pid, libc::SIGKILL);
 }
 
-/// A command that closes its streams early is awaited all the same.
+/// A command that closes its streams early is waited for all the same.
 #[test]
 fn a_command_without_streams_is_awaited() {
     let sandbox = Sandbox::started();
@@ -258,12 +261,12 @@ fn a_command_without_streams_is_awaited() {
 
 // ---- peers that do not read
 
-/// Waits until a number stays the same while the engine serves somebody else, and keeps no more memory than it should.
-fn settle(other: &mut Peer, engine: i32, number: impl FnMut() -> u64) {
-    settle_within(BOUND, other, engine, number);
+/// Waits until a number stays the same while the engine serves another client, with its memory below the limit.
+fn wait_until_steady(other: &mut Peer, engine: i32, number: impl FnMut() -> u64) {
+    wait_until_steady_within(BOUND, other, engine, number);
 }
 
-fn settle_within(bound: u64, other: &mut Peer, engine: i32, mut number: impl FnMut() -> u64) {
+fn wait_until_steady_within(bound: u64, other: &mut Peer, engine: i32, mut number: impl FnMut() -> u64) {
     let (mut last, mut same) = (number(), 0);
     wait_until("it stands still", || {
         other.run(&shell("echo served")).text();
@@ -287,7 +290,8 @@ fn written(pid: i32) -> u64 {
         .map_or(0, |n| n.parse().unwrap())
 }
 
-/// A client that does not read stops its own command, not the engine's memory and not the others; then it gets all.
+/// If a client does not read, its command stops, and neither the engine's memory nor other clients suffer. Later the
+/// client gets everything.
 #[test]
 fn a_peer_that_does_not_read_stops_its_command() {
     let sandbox = Sandbox::started();
@@ -300,20 +304,21 @@ fn a_peer_that_does_not_read_stops_its_command() {
     )));
     let pid = process::number_in(&sandbox.path("pid"));
     wait_until("it prints", || written(pid) > 1_000_000);
-    settle(&mut other, engine, || written(pid));
+    wait_until_steady(&mut other, engine, || written(pid));
     assert!(
         process::lives(pid),
         "it could print all, so that the test proves nothing"
     );
     let finished = peer.finish(id);
     finished.ended(0);
-    let expected = printed("seq", &["1", "12000000"]);
+    let expected = direct_output("seq", &["1", "12000000"]);
     assert!(expected.len() > 90_000_000);
     assert_eq!(finished.stdout.len(), expected.len());
     assert_eq!(digest(&finished.stdout), digest(&expected));
 }
 
-/// A client that does not read the outcomes of many short commands stops those that still wait; then it gets all.
+/// If a client does not read the outcomes of many short commands, its waiting commands do not start. Later it gets
+/// everything.
 #[test]
 fn a_peer_that_does_not_read_stops_its_queue() {
     const MANY: u32 = 500;
@@ -324,13 +329,13 @@ fn a_peer_that_does_not_read_stops_its_queue() {
     let bytes = noise(200_000);
     fs::write(sandbox.path("bytes"), &bytes).unwrap();
     let order = command(&["cat", &sandbox.name("bytes")]);
-    // In one go: one who writes and does not read is not read from, either.
+    // One write for all: the engine does not read from a client that does not read.
     let requests: Vec<u8> = (0..MANY).flat_map(|_| bytes_of(&peer.number(&order))).collect();
     peer.write(&requests);
     let mut watcher = sandbox.greeter();
-    // Its commands that have ended, and the ones that the other client runs meanwhile.
+    // Its finished commands, and those that the other client runs meanwhile.
     let mut rounds = 0;
-    settle(&mut other, engine, || {
+    wait_until_steady(&mut other, engine, || {
         rounds += 1;
         watcher.report()["totals"]["succeeded"].as_u64().unwrap() + 1 - rounds
     });
@@ -341,7 +346,7 @@ fn a_peer_that_does_not_read_stops_its_queue() {
     }
 }
 
-/// A client that does not read stops nobody else of its own build either.
+/// A client that does not read does not delay another connection of its build.
 #[test]
 fn a_peer_that_does_not_read_stops_no_other_connection() {
     let sandbox = Sandbox::started();
@@ -355,17 +360,16 @@ fn a_peer_that_does_not_read_stops_no_other_connection() {
     )));
     let pid = process::number_in(&sandbox.path("pid"));
     wait_until("it prints", || written(pid) > 1_000_000);
-    settle(&mut other, engine, || written(pid));
+    wait_until_steady(&mut other, engine, || written(pid));
     let more = deaf.submit(&shell("echo after"));
     assert_eq!(other.run(&shell("echo meanwhile")).text(), "meanwhile\n");
     assert_eq!(deaf.finish(id).stdout.len(), 22_888_896);
     assert_eq!(deaf.finish(more).text(), "after\n");
 }
 
-/// A client that asks without reading the answers is not listened to any more, instead of costing memory; when it reads it
-/// gets more.
+/// A client that asks and does not read the answers is not read from any more. When it reads, it gets further answers.
 #[test]
-fn a_peer_that_only_asks_is_not_listened_to() {
+fn a_peer_that_only_asks_is_not_read_from() {
     const MANY: usize = 100_000;
     let sandbox = Sandbox::started();
     let mut other = sandbox.client(1);
@@ -374,7 +378,7 @@ fn a_peer_that_only_asks_is_not_listened_to() {
     let flood = bytes_of(&Request::Status).repeat(MANY);
     peer.stream.set_nonblocking(true).unwrap();
     let mut sent = 0;
-    // As long as it takes requests: it takes none when it takes none through a good number of rounds.
+    // Until the engine takes no more requests: none for many rounds.
     let mut refused = 0;
     while sent < flood.len() && refused < 50 {
         match rustix::net::send(&peer.stream, &flood[sent..], rustix::net::SendFlags::NOSIGNAL) {
@@ -391,15 +395,15 @@ fn a_peer_that_only_asks_is_not_listened_to() {
             process::resident(engine)
         );
     }
-    settle(&mut other, engine, || process::resident(engine) / MIB);
+    wait_until_steady(&mut other, engine, || process::resident(engine) / MIB);
     peer.stream.set_nonblocking(false).unwrap();
-    // Far more than was answered without being read.
+    // Far more than the engine has answered without being read.
     for _ in 0..8000 {
         assert!(matches!(peer.receive(), Some(Reply::Report { .. })));
     }
 }
 
-/// Commands that wait are bounded, too: a client that sends more than the engine keeps is read on as they start.
+/// The memory for waiting commands is limited, too: further requests are read when commands start.
 #[test]
 fn a_peer_that_sends_too_much_waits() {
     const MANY: usize = 100;
@@ -416,8 +420,8 @@ fn a_peer_that_sends_too_much_waits() {
     let mut writer = Peer::of(peer.stream.try_clone().unwrap());
     let sender = std::thread::spawn(move || requests.iter().for_each(|request| writer.send(request)));
     let mut watcher = sandbox.greeter();
-    // As many as the engine keeps, about 64 MiB, and a part of those that follow.
-    settle_within(100 * MIB, &mut other, engine, || {
+    // As many as the engine keeps, about 64 MiB, and a part of the following ones.
+    wait_until_steady_within(100 * MIB, &mut other, engine, || {
         watcher.report()["slots"]["waiting"].as_u64().unwrap()
     });
     let waiting = watcher.report()["slots"]["waiting"].as_u64().unwrap();
@@ -431,9 +435,9 @@ fn a_peer_that_sends_too_much_waits() {
     sender.join().unwrap();
 }
 
-/// Commands that were taken back while they waited are not counted as waiting for ever.
+/// Commands that are cancelled while they wait free their memory.
 #[test]
-fn what_was_cancelled_makes_room() {
+fn cancelled_commands_free_their_memory() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let gate = sandbox.close_gate("gate");
@@ -449,7 +453,7 @@ fn what_was_cancelled_makes_room() {
     peer.run(&order).text();
 }
 
-/// Output that was captured for a client that is gone is forgotten.
+/// The captured output of a client that is gone is freed.
 #[test]
 fn memory_of_large_output_is_given_back() {
     let sandbox = Sandbox::started();
@@ -471,7 +475,7 @@ fn memory_of_large_output_is_given_back() {
     assert!(kept < 32 * MIB, "the engine keeps {kept} KiB");
 }
 
-/// A pipe that a command was given is not closed or read by anybody else.
+/// A pipe that is passed to a command is not read or closed by the engine.
 #[test]
 fn a_descriptor_for_input_is_read_by_the_command() {
     let sandbox = Sandbox::started();
@@ -481,7 +485,7 @@ fn a_descriptor_for_input_is_read_by_the_command() {
     let id = peer.submit_with(&order, &[reader.as_fd()]);
     rustix::io::write(&writer, b"first\nsecond\n").unwrap();
     assert_eq!(peer.finish(id).text(), "got first\n");
-    // The shell reads byte by byte: the rest is there for the next.
+    // The shell reads byte by byte, so the rest is left for the next command.
     drop(writer);
     let mut rest = String::new();
     File::from(reader).read_to_string(&mut rest).unwrap();

@@ -1,4 +1,4 @@
-//! Time-outs: the time of a command is up, and it ends with all that belongs to it.
+//! Timeouts: a command that takes too long ends with all its processes.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use crate::support::process;
 use crate::support::sandbox::{wait_until, Sandbox};
 use wafengine::wire::{Stdio, Verdict};
 
-/// Long enough for a shell to begin, short enough for a test.
+/// Long enough for a shell to start, short enough for a test.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn timed_out(finished: &Finished) {
     assert_eq!(finished.outcome.verdict, Verdict::TimedOut, "{finished:?}");
 }
 
-/// The process that a command's script has written down with `echo $! > FILE` or `echo $$ > FILE`.
-fn noted(sandbox: &Sandbox, name: &str) -> i32 {
+/// The process number that the command's script has written with `echo $! > FILE` or `echo $$ > FILE`.
+fn process_from(sandbox: &Sandbox, name: &str) -> i32 {
     process::number_in(&sandbox.path(name))
 }
 
-/// When the time is up the whole process group is killed, and what was printed until then is told.
+/// After the timeout the whole process group is killed. The outcome has the output until then.
 #[test]
-fn a_time_out_ends_the_group_and_keeps_the_output() {
+fn a_timeout_ends_the_group_and_keeps_the_output() {
     let sandbox = Sandbox::started();
     let script = format!(
         "trap '' TERM INT HUP; echo begun; echo wrong >&2; sleep 1000 & echo $! > {}; wait",
@@ -35,20 +35,20 @@ fn a_time_out_ends_the_group_and_keeps_the_output() {
         (&finished.stdout[..], &finished.stderr[..]),
         (&b"begun\n"[..], &b"wrong\n"[..])
     );
-    let child = noted(&sandbox, "child");
+    let child = process_from(&sandbox, "child");
     wait_until("the child is gone", || !process::lives(child));
 }
 
-/// A grandchild that left the group and holds the pipe does not keep the outcome from coming.
+/// A grandchild that has left the group and holds the pipe does not delay the outcome.
 #[test]
-fn an_escaped_grandchild_does_not_delay_a_time_out() {
+fn an_escaped_grandchild_does_not_delay_a_timeout() {
     let sandbox = Sandbox::started();
     let script = format!(
         "setsid sh -c 'echo $$ > {}; exec sleep 1000' & echo begun; wait",
         sandbox.name("escaped")
     );
     let finished = sandbox.client(1).run(&shell(&script).timeout(SHORT));
-    let escaped = noted(&sandbox, "escaped");
+    let escaped = process_from(&sandbox, "escaped");
     let lived = process::lives(escaped);
     process::kill(escaped, libc::SIGKILL);
     timed_out(&finished);
@@ -56,7 +56,8 @@ fn an_escaped_grandchild_does_not_delay_a_time_out() {
     assert!(lived, "it is not in the group, so that the test proves nothing");
 }
 
-/// A command that ended in time, but whose background child holds the pipe beyond it, has timed out; the child is killed.
+/// If a command ends in time but its background child holds the pipe beyond the timeout, it has timed out, and the
+/// child is killed.
 #[test]
 fn a_background_child_can_time_out() {
     let sandbox = Sandbox::started();
@@ -64,7 +65,7 @@ fn a_background_child_can_time_out() {
     let finished = sandbox.client(1).run(&shell(&script).timeout(SHORT));
     timed_out(&finished);
     assert_eq!(finished.stdout, b"done\n");
-    let child = noted(&sandbox, "child");
+    let child = process_from(&sandbox, "child");
     wait_until("the child is gone", || !process::lives(child));
 }
 
@@ -74,7 +75,7 @@ fn a_session_of_its_own_times_out() {
     let sandbox = Sandbox::started();
     let script = format!("sleep 1000 & echo $! > {}; wait", sandbox.name("child"));
     timed_out(&sandbox.client(1).run(&shell(&script).new_session().timeout(SHORT)));
-    let child = noted(&sandbox, "child");
+    let child = process_from(&sandbox, "child");
     wait_until("the child is gone", || !process::lives(child));
 }
 
@@ -86,14 +87,14 @@ fn a_command_without_pipes_times_out() {
     timed_out(&sandbox.client(1).run(&order));
 }
 
-/// A stopped command times out like any other.
+/// A command that was stopped by a signal times out like any other.
 #[test]
 fn a_stopped_command_times_out() {
     let sandbox = Sandbox::started();
     timed_out(&sandbox.client(1).run(&shell("kill -STOP $$").timeout(SHORT)));
 }
 
-/// A command that ends in time has not timed out, however short or long the time is; afterwards its time means nothing.
+/// A command that ends in time has not timed out, and later its timeout has no effect.
 #[test]
 fn a_command_in_time_just_ran() {
     let sandbox = Sandbox::started();
@@ -104,15 +105,15 @@ fn a_command_in_time_just_ran() {
         order.0.timeout = micros;
         assert_eq!(peer.run(&order).text(), "in time\n", "{micros} µs");
     }
-    // The alarm of the first one rings while another has its number.
+    // The alarm of the first command rings while another command has its number.
     let brief: Order = shell(":").timeout(SHORT);
     peer.run(&brief).text();
     assert_eq!(peer.run(&shell("sleep 1.3; echo not ended")).text(), "not ended\n");
 }
 
-/// The time counts from the start of the command, not from its arrival.
+/// The timeout begins with the start of the command, not with its arrival.
 #[test]
-fn waiting_for_a_slot_is_no_time_of_the_command() {
+fn waiting_for_a_slot_does_not_count_for_the_timeout() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let gate = sandbox.close_gate("gate");
@@ -128,9 +129,9 @@ fn waiting_for_a_slot_is_no_time_of_the_command() {
     assert_eq!(finished.text(), "waited\n");
 }
 
-/// A hundred time-outs at once all come, and leave nothing behind.
+/// A hundred timeouts at once all work, and leave nothing behind.
 #[test]
-fn many_time_outs_at_once() {
+fn many_timeouts_at_once() {
     let sandbox = Sandbox::without_parking();
     let mut peer = sandbox.client(100);
     peer.run(&shell(":")).text();

@@ -1,4 +1,4 @@
-//! Clients that vanish and commands that are cancelled: what they started ends, and nothing else does.
+//! Clients that disconnect and commands that are cancelled: all that they started ends, and nothing else does.
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +11,17 @@ use crate::support::sandbox::{new_session, wait_until, Sandbox};
 use crate::support::stand_in::StandIn;
 use wafengine::wire::{Hello, Request, Stdio, Step, Verdict};
 
-/// Notes its process in a file, and then does what is said.
-fn noting(path: &str, script: &str) -> String {
+/// Writes its process number to a file, and then runs the script.
+fn write_pid_and(path: &str, script: &str) -> String {
     format!("echo $$ > {path}.new; mv {path}.new {path}; {script}")
 }
 
 #[track_caller]
-fn gone(pid: i32) {
+fn wait_until_gone(pid: i32) {
     wait_until("the process is gone", || !process::lives(pid));
 }
 
-/// When a connection ends, its commands end with their children, in a group or session of their own.
+/// When a connection ends, its commands end with their children, with or without a session of their own.
 #[test]
 fn commands_end_with_their_connection() {
     let sandbox = Sandbox::started();
@@ -30,17 +30,17 @@ fn commands_end_with_their_connection() {
     for (i, new_session) in [false, true].into_iter().enumerate() {
         let (leader, child) = (sandbox.name(&format!("leader{i}")), sandbox.name(&format!("child{i}")));
         let script = format!("sleep 1000 & echo $! > {child}; sleep 1000");
-        let mut order = shell(&noting(&leader, &script));
+        let mut order = shell(&write_pid_and(&leader, &script));
         order.0.new_session = new_session;
         peer.submit(&order);
         pids.extend([leader, child].map(|path| process::number_in(Path::new(&path))));
     }
     assert!(pids.iter().all(|pid| process::lives(*pid)));
     drop(peer);
-    pids.into_iter().for_each(gone);
+    pids.into_iter().for_each(wait_until_gone);
 }
 
-/// When a connection over TCP ends, its commands end like those of any other.
+/// When a TCP connection ends, its commands end as well.
 #[test]
 fn commands_end_with_their_tcp_connection() {
     let sandbox = Sandbox::new();
@@ -53,13 +53,13 @@ fn commands_end_with_their_tcp_connection() {
     });
     peer.define(0, sandbox.environment());
     let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
-    peer.submit(&shell(&noting(
+    peer.submit(&shell(&write_pid_and(
         &leader,
         &format!("sleep 1000 & echo $! > {child}; wait"),
     )));
     let pids = [leader, child].map(|path| process::number_in(Path::new(&path)));
     drop(peer);
-    pids.into_iter().for_each(gone);
+    pids.into_iter().for_each(wait_until_gone);
 }
 
 /// When a client is killed, its commands end with their children.
@@ -70,17 +70,17 @@ fn commands_end_with_their_client() {
     peer.welcome(&hello(new_session(), 2));
     peer.define(0, sandbox.environment());
     let leader = sandbox.name("leader");
-    peer.submit(&shell(&noting(&leader, "sleep 1000 & sleep 1000")));
+    peer.submit(&shell(&write_pid_and(&leader, "sleep 1000 & sleep 1000")));
     let pid = process::number_in(Path::new(&leader));
-    // The connection lives on in the stand-in, until that is killed.
+    // The stand-in keeps the connection open until it is killed.
     drop(peer);
     sandbox.client(1).run(&shell(":")).text();
     assert!(process::lives(pid));
     drop(stand_in);
-    gone(pid);
+    wait_until_gone(pid);
 }
 
-/// A command is asked to end before it is made to, also one that is stopped.
+/// A command first gets SIGTERM, even if it is stopped, and SIGKILL only later.
 #[test]
 fn a_command_may_clean_up() {
     let sandbox = Sandbox::started();
@@ -90,7 +90,7 @@ fn a_command_may_clean_up() {
         let trap = format!("trap 'echo cleaned > {}; exit' TERM; ", cleaned.display());
         peer.submit(&shell(&format!(
             "{trap}{}",
-            noting(&ready, &format!("{stop} sleep 1000 & wait"))
+            write_pid_and(&ready, &format!("{stop} sleep 1000 & wait"))
         )));
         let pid = process::number_in(Path::new(&ready));
         if !stop.is_empty() {
@@ -99,7 +99,7 @@ fn a_command_may_clean_up() {
             });
         }
         drop(peer);
-        gone(pid);
+        wait_until_gone(pid);
         wait_until("it has cleaned up", || {
             fs::read_to_string(&cleaned).unwrap_or_default() == "cleaned\n"
         });
@@ -108,21 +108,21 @@ fn a_command_may_clean_up() {
     }
 }
 
-/// A command that prints while it cleans up is not ended by that: whether its client is gone or has cancelled it.
+/// A command may print while it cleans up, whether its client is gone or has cancelled it.
 #[test]
 fn a_command_may_talk_while_it_cleans_up() {
     let sandbox = Sandbox::started();
     for vanish in [true, false] {
         let mut peer = sandbox.client(1);
         let (ready, cleaned) = (sandbox.name("ready"), sandbox.path("cleaned"));
-        // More than a pipe holds, so that somebody has to read it.
+        // More than a pipe holds, so that it must be read.
         let trap = format!(
             "echo wait; seq 1 20000; echo a moment >&2; echo cleaned > {}; exit",
             cleaned.display()
         );
         let id = peer.submit(&shell(&format!(
             "trap '{trap}' TERM; {}",
-            noting(&ready, "sleep 1000 & wait")
+            write_pid_and(&ready, "sleep 1000 & wait")
         )));
         let pid = process::number_in(Path::new(&ready));
         match vanish {
@@ -132,7 +132,7 @@ fn a_command_may_talk_while_it_cleans_up() {
                 assert_eq!(peer.finish(id).outcome.verdict, Verdict::Cancelled);
             }
         }
-        gone(pid);
+        wait_until_gone(pid);
         assert_eq!(
             fs::read_to_string(&cleaned).unwrap_or_default(),
             "cleaned\n",
@@ -143,17 +143,18 @@ fn a_command_may_talk_while_it_cleans_up() {
     }
 }
 
-/// The children of a command may clean up, too, even when the command itself just dies.
+/// The children of a command may clean up, even if the command itself dies at once.
 #[test]
 fn children_may_clean_up() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let (ready, cleaned) = (sandbox.name("ready"), sandbox.path("cleaned"));
-    // Its work takes some programs; the parent has no trap and dies at once. What a shell says of signals goes elsewhere.
+    // The cleanup runs some programs. The parent has no trap and dies at once. The shell's messages about signals go
+    // elsewhere.
     let child = format!(
         "trap 'for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; echo cleaned > {}; exit' TERM; {}",
         cleaned.display(),
-        noting(&ready, "while :; do sleep 0.01; done")
+        write_pid_and(&ready, "while :; do sleep 0.01; done")
     );
     peer.submit(&shell(&format!("({child}) 2>/dev/null & wait")));
     process::number_in(Path::new(&ready));
@@ -163,7 +164,7 @@ fn children_may_clean_up() {
     });
 }
 
-/// A command that does not want to end is killed after its time, with its children.
+/// A command that ignores SIGTERM is killed after the grace time, with its children.
 #[test]
 fn a_command_that_ignores_it_is_killed() {
     let sandbox = Sandbox::started();
@@ -171,7 +172,7 @@ fn a_command_that_ignores_it_is_killed() {
     let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
     let script = format!(
         "trap '' TERM INT HUP; {}",
-        noting(
+        write_pid_and(
             &leader,
             &format!("(echo started > /dev/null; sleep 1000) & echo $! > {child}; wait; sleep 1000")
         )
@@ -179,10 +180,10 @@ fn a_command_that_ignores_it_is_killed() {
     peer.submit(&shell(&script));
     let pids = [leader, child].map(|path| process::number_in(Path::new(&path)));
     drop(peer);
-    pids.into_iter().for_each(gone);
+    pids.into_iter().for_each(wait_until_gone);
 }
 
-/// A child that ignores the request while its parent obeys is killed after its time.
+/// A child that ignores SIGTERM while its parent ends is killed after the grace time.
 #[test]
 fn a_child_that_ignores_it_is_killed() {
     let sandbox = Sandbox::started();
@@ -190,48 +191,52 @@ fn a_child_that_ignores_it_is_killed() {
     let child = sandbox.name("child");
     let script = format!(
         "(trap '' TERM; {}) & wait",
-        noting(&child, "while :; do sleep 1000; done")
+        write_pid_and(&child, "while :; do sleep 1000; done")
     );
-    // The note is the outer shell's: the children of a subshell are told by the group.
+    // The outer shell writes the number: the children of a subshell are found by their group.
     let id = peer.submit(&shell(&script));
     let leader = process::number_in(Path::new(&child));
     wait_until("it has children", || !process::children(leader).is_empty());
     let children = process::children(leader);
     assert!(!peer.has_finished(id));
     drop(peer);
-    gone(leader);
-    children.into_iter().for_each(gone);
+    wait_until_gone(leader);
+    children.into_iter().for_each(wait_until_gone);
 }
 
-/// A command that has ended while a background child holds its pipe is live: the child ends with the connection.
+/// A command that has ended while a background child holds its pipe still counts as running: the child ends with the
+/// connection.
 #[test]
 fn a_background_child_ends_with_the_connection() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
-    peer.submit(&shell(&noting(&leader, &format!("sleep 1000 & echo $! > {child}"))));
+    peer.submit(&shell(&write_pid_and(
+        &leader,
+        &format!("sleep 1000 & echo $! > {child}"),
+    )));
     let [leader, child] = [leader, child].map(|path| process::number_in(Path::new(&path)));
-    gone(leader);
-    // Somebody else's command in between: the end was noticed.
+    wait_until_gone(leader);
+    // After another client's command, the engine has noticed the end.
     sandbox.client(1).run(&shell(":")).text();
     assert!(process::lives(child));
     drop(peer);
-    gone(child);
+    wait_until_gone(child);
 }
 
-/// What waited for a slot when its connection ended never starts.
+/// Commands that wait for a slot when their connection ends never start.
 #[test]
 fn waiting_commands_never_start() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let ready = sandbox.name("ready");
-    peer.submit(&shell(&noting(&ready, "sleep 1000")));
+    peer.submit(&shell(&write_pid_and(&ready, "sleep 1000")));
     for i in 0..50 {
         peer.submit(&shell(&format!("touch {}", sandbox.name(&format!("started{i}")))));
     }
     let pid = process::number_in(Path::new(&ready));
     drop(peer);
-    gone(pid);
+    wait_until_gone(pid);
     wait_until("nothing waits", || {
         let slots = &sandbox.status()["slots"];
         slots["waiting"] == 0 && slots["running"] == 0
@@ -243,7 +248,7 @@ fn waiting_commands_never_start() {
     assert_eq!(started.count(), 0);
 }
 
-/// A connection that ends right after its commands were sent leaves none of them, whether they had begun or not.
+/// If a connection ends right after it has sent commands, all of them end, whether they had started or not.
 #[test]
 fn commands_that_are_just_starting_end_too() {
     let sandbox = Sandbox::without_parking();
@@ -263,7 +268,7 @@ fn commands_that_are_just_starting_end_too() {
     sandbox.wait_until_idle(watcher.pid);
 }
 
-/// The end of one client is nothing to another, even to another connection of the same build.
+/// The end of one client does not affect another one, nor another connection of the same build.
 #[test]
 fn others_are_not_affected() {
     let sandbox = Sandbox::started();
@@ -283,9 +288,9 @@ fn others_are_not_affected() {
     assert_eq!(other.finish(ids[1]).text(), "kept\n");
 }
 
-/// A client that vanishes while it does not read takes its commands along like any other.
+/// If a client that does not read disconnects, its commands end as well.
 #[test]
-fn a_deaf_client_takes_its_commands_along() {
+fn the_commands_of_a_client_that_does_not_read_end_with_it() {
     let sandbox = Sandbox::without_parking();
     let mut other = sandbox.client(1);
     let engine = other.pid;
@@ -293,26 +298,26 @@ fn a_deaf_client_takes_its_commands_along() {
     let before = process::descriptors(engine);
     let mut peer = sandbox.client(2);
     let notes = [0, 1].map(|i| sandbox.name(&format!("deaf{i}")));
-    // In one write: soon nothing more is read from it.
+    // One write for all: soon the engine reads nothing more from it.
     let mut bytes = Vec::new();
     for note in &notes {
-        let order = shell(&noting(note, "cat /dev/zero & exec cat /dev/zero >&2"));
+        let order = shell(&write_pid_and(note, "cat /dev/zero & exec cat /dev/zero >&2"));
         bytes.extend(bytes_of(&peer.number(&order)));
     }
     peer.write(&bytes);
     let pids = notes.map(|note| process::number_in(Path::new(&note)));
-    // Requests that will not be read any more.
+    // The engine will not read these requests.
     let _ = peer.stream.set_nonblocking(true);
     for _ in 0..20 {
         other.run(&shell(":")).text();
         let _ = peer.try_write(&bytes_of(&Request::Status).repeat(1000));
     }
     drop(peer);
-    pids.into_iter().for_each(gone);
+    pids.into_iter().for_each(wait_until_gone);
     wait_until("its connection is closed", || process::descriptors(engine) == before);
 }
 
-/// Ten thousand waiting commands vanish with their client, and others are served.
+/// Ten thousand waiting commands are dropped with their client, and other clients are served.
 #[test]
 fn a_long_queue_vanishes() {
     let sandbox = Sandbox::started();
@@ -331,7 +336,7 @@ fn a_long_queue_vanishes() {
     assert_eq!(other.report()["totals"]["succeeded"], 1);
 }
 
-/// A crowd of clients that order, cancel, read, do not read, and vanish as it comes, leaves nothing behind.
+/// Many clients that send, cancel, read, do not read, and disconnect at random leave nothing behind.
 #[test]
 fn a_crowd_leaves_nothing_behind() {
     let sandbox = Sandbox::without_parking();
@@ -408,7 +413,7 @@ fn cancel(peer: &mut Peer, id: u32) {
     peer.send(&Request::Cancel { id });
 }
 
-/// A command that waits is cancelled without ever starting.
+/// A waiting command that is cancelled never starts.
 #[test]
 fn a_waiting_command_is_cancelled() {
     let sandbox = Sandbox::started();
@@ -429,15 +434,18 @@ fn a_waiting_command_is_cancelled() {
     assert!(!touched.exists());
 }
 
-/// A command that runs is cancelled with its children; what it printed until then is told, and its number is free again.
+/// A running command is cancelled with its children. The client gets the output so far, and can use the number again.
 #[test]
 fn a_running_command_is_cancelled() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
     let script = format!("sleep 1000 & echo $! > {child}; echo begun; wait");
-    // The note comes after the output was written.
-    let id = peer.submit(&shell(&format!("{script} & {}", noting(&leader, "wait; sleep 1000"))));
+    // The file is written after the output.
+    let id = peer.submit(&shell(&format!(
+        "{script} & {}",
+        write_pid_and(&leader, "wait; sleep 1000")
+    )));
     let pids = [leader, child].map(|path| process::number_in(Path::new(&path)));
     wait_until("its output is read", || {
         let unread = format!("/proc/{}/fd/1", pids[1]);
@@ -449,7 +457,7 @@ fn a_running_command_is_cancelled() {
     assert_eq!(finished.outcome.code, -libc::SIGTERM);
     assert_eq!(finished.stdout, b"begun\n");
     assert!(finished.outcome.wall > 0);
-    pids.into_iter().for_each(gone);
+    pids.into_iter().for_each(wait_until_gone);
     peer.expect(id);
     let mut again = shell("echo again").0;
     again.id = id;
@@ -457,7 +465,8 @@ fn a_running_command_is_cancelled() {
     assert_eq!(peer.finish(id).text(), "again\n");
 }
 
-/// A command that is cancelled as soon as it was sent is told as cancelled, or as ended before that; nothing is left of it.
+/// A command that is cancelled right after it was sent is reported as cancelled or as finished, and leaves nothing
+/// behind.
 #[test]
 fn a_command_is_cancelled_at_once() {
     let sandbox = Sandbox::started();
@@ -479,21 +488,21 @@ fn a_background_child_is_cancelled() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
-    let id = peer.submit(&shell(&noting(
+    let id = peer.submit(&shell(&write_pid_and(
         &leader,
         &format!("echo said; sleep 1000 & echo $! > {child}"),
     )));
     let [leader, child] = [leader, child].map(|path| process::number_in(Path::new(&path)));
-    gone(leader);
+    wait_until_gone(leader);
     peer.report();
     cancel(&mut peer, id);
     let finished = peer.finish(id);
     assert_eq!(finished.outcome.verdict, Verdict::Cancelled);
     assert_eq!(finished.stdout, b"said\n");
-    gone(child);
+    wait_until_gone(child);
 }
 
-/// A command that ignores being cancelled is killed after its time, and told as cancelled.
+/// A command that ignores SIGTERM is killed after the grace time, and reported as cancelled.
 #[test]
 fn a_stubborn_command_is_cancelled() {
     let sandbox = Sandbox::started();
@@ -501,7 +510,7 @@ fn a_stubborn_command_is_cancelled() {
     let leader = sandbox.name("leader");
     let id = peer.submit(&shell(&format!(
         "trap '' TERM; {}",
-        noting(&leader, "while :; do sleep 1000; done")
+        write_pid_and(&leader, "while :; do sleep 1000; done")
     )));
     let pid = process::number_in(Path::new(&leader));
     cancel(&mut peer, id);
@@ -511,16 +520,16 @@ fn a_stubborn_command_is_cancelled() {
         (finished.outcome.verdict, finished.outcome.code),
         (Verdict::Cancelled, -libc::SIGKILL)
     );
-    gone(pid);
+    wait_until_gone(pid);
 }
 
-/// An outcome of a cancelled command does not wait for somebody who left its group and holds its pipe.
+/// The outcome of a cancelled command does not wait for a process that has left its group and holds its pipe.
 #[test]
 fn an_escaped_child_does_not_delay_a_cancelled_command() {
     let sandbox = Sandbox::started();
     let mut peer = sandbox.client(1);
     let escaped = sandbox.name("escaped");
-    let script = format!("setsid sh -c '{}' & wait", noting(&escaped, "exec sleep 1000"));
+    let script = format!("setsid sh -c '{}' & wait", write_pid_and(&escaped, "exec sleep 1000"));
     let id = peer.submit(&shell(&script));
     let pid = process::number_in(Path::new(&escaped));
     cancel(&mut peer, id);
@@ -532,7 +541,7 @@ fn an_escaped_child_does_not_delay_a_cancelled_command() {
     process::kill(pid, libc::SIGKILL);
 }
 
-/// To cancel what never was, or is over, changes nothing.
+/// Cancelling an unknown or finished command has no effect.
 #[test]
 fn cancelling_nothing_is_nothing() {
     let sandbox = Sandbox::started();
@@ -545,7 +554,7 @@ fn cancelling_nothing_is_nothing() {
     assert_eq!(peer.report()["totals"]["cancelled"], 0);
 }
 
-/// A command that was cancelled and has a time-out is told once, for the reason that came first.
+/// A command with a timeout that is cancelled gets one outcome, with the first reason.
 #[test]
 fn the_first_reason_counts() {
     let sandbox = Sandbox::started();

@@ -1,4 +1,4 @@
-//! `tests/vectors/protocol.json`, which the Python side passes too: bytes and values, both ways.
+//! `tests/vectors/protocol.json`, which the Python tests use, too: bytes and their values, in both directions.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ fn vectors() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The vectors of one group and sender; a group that has become empty would prove nothing.
+/// The vectors of one group and sender. An empty group is an error, since it would test nothing.
 fn select(group: &str, sender: &str) -> Vec<Value> {
     let all = vectors();
     let all = all[group].as_array().unwrap();
@@ -195,7 +195,7 @@ fn told(f: &Value) -> Told {
     }
 }
 
-/// What a stream of these bytes decodes to, frame by frame; what is left over is an error.
+/// The values that these bytes decode to, frame by frame. Bytes that are left over are an error.
 fn decode<T>(bytes: &[u8], decoder: impl Fn(&[u8]) -> Result<T, Malformed>) -> Result<Vec<T>, Malformed> {
     let mut inbox = Inbox::new(FRAME_CAP);
     inbox.push(bytes);
@@ -209,7 +209,7 @@ fn decode<T>(bytes: &[u8], decoder: impl Fn(&[u8]) -> Result<T, Malformed>) -> R
     }
 }
 
-/// A frame of these bytes decodes to this value, and the value encodes to it.
+/// A frame decodes to this value, and the value encodes to the frame.
 #[track_caller]
 fn is_the_same<T: PartialEq + Debug>(
     vector: &Value,
@@ -228,7 +228,7 @@ fn is_the_same<T: PartialEq + Debug>(
     assert_eq!(encoded, bytes, "{name}");
 }
 
-/// Every frame of a client decodes to its fields, and its fields encode to it.
+/// Every frame of a client decodes to its fields, and they encode to the frame.
 #[test]
 fn requests_are_what_the_vectors_say() {
     for vector in select("good", "client") {
@@ -236,7 +236,7 @@ fn requests_are_what_the_vectors_say() {
     }
 }
 
-/// Every frame of an engine decodes to its fields, and its fields encode to it.
+/// Every frame of an engine decodes to its fields, and they encode to the frame.
 #[test]
 fn replies_are_what_the_vectors_say() {
     for vector in select("good", "engine") {
@@ -244,7 +244,7 @@ fn replies_are_what_the_vectors_say() {
     }
 }
 
-/// The vectors have every kind of frame that there is.
+/// The vectors have every kind of frame.
 #[test]
 fn every_kind_of_frame_has_a_vector() {
     for (sender, kinds) in [("client", 0x01..=0x09u8), ("engine", 0x81..=0x86)] {
@@ -258,7 +258,7 @@ fn every_kind_of_frame_has_a_vector() {
     }
 }
 
-/// Every broken frame is refused: one above the cap when only its length has come, all others when they are whole.
+/// Every broken frame is refused: one above the limit after its length, all others when they are complete.
 #[test]
 fn broken_frames_are_refused() {
     for vector in vectors()["broken"].as_array().unwrap() {
@@ -282,7 +282,7 @@ fn broken_frames_are_refused() {
     }
 }
 
-/// No good frame decodes when a byte is missing at its end, or when one is added.
+/// No valid frame decodes with a byte missing or added at its end.
 #[test]
 fn a_frame_has_no_slack() {
     for (sender, is_client) in [("client", true), ("engine", false)] {

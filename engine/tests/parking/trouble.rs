@@ -307,18 +307,18 @@ fn a_touched_program_is_tried_again() {
 }
 
 /// A probe that says what its library says.
-struct Said {
+struct ProgramOutput {
     sandbox: Sandbox,
     path: PathBuf,
 }
 
-impl Said {
+impl ProgramOutput {
     /// The program finds its library in the folder `lib`, unless `flags` have it look elsewhere.
-    fn new(run_path: bool) -> Said {
+    fn new(run_path: bool) -> ProgramOutput {
         let sandbox = eager();
         fs::create_dir(sandbox.path("lib")).unwrap();
         fs::write(sandbox.path("said.h"), "extern const char *said(void);\n").unwrap();
-        let mut said = Said {
+        let mut said = ProgramOutput {
             path: PathBuf::new(),
             sandbox,
         };
@@ -354,7 +354,7 @@ impl Said {
 /// A library that was replaced is the new one with the very next command.
 #[test]
 fn a_replaced_library_is_the_new_one_at_once() {
-    let said = Said::new(true);
+    let said = ProgramOutput::new(true);
     let mut peer = said.sandbox.client(1);
     let order = told(&said.path, &["--version"]);
     park(&mut peer, &said.path);
@@ -375,7 +375,7 @@ fn a_replaced_library_is_the_new_one_at_once() {
 /// A library under the name of a link that leads elsewhere is the new one, though the old file is there as it was.
 #[test]
 fn a_library_behind_a_turned_link_is_the_new_one_at_once() {
-    let said = Said::new(true);
+    let said = ProgramOutput::new(true);
     let (library, turned) = (said.sandbox.path("lib/libsaid.so"), said.sandbox.path("turned"));
     said.make("second", "lib/libsaid.so.2");
     fs::rename(&library, said.sandbox.path("lib/libsaid.so.1")).unwrap();
@@ -394,7 +394,7 @@ fn a_library_behind_a_turned_link_is_the_new_one_at_once() {
 /// Libraries that are meant from the folder of a command are those of its folder.
 #[test]
 fn libraries_of_the_commands_folder_are_its_own() {
-    let said = Said::new(false);
+    let said = ProgramOutput::new(false);
     for (folder, word) in [("one", "one"), ("two", "two")] {
         fs::create_dir_all(said.sandbox.path(format!("{folder}/here"))).unwrap();
         said.make(word, &format!("{folder}/here/libsaid.so"));

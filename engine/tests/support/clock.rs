@@ -1,4 +1,4 @@
-//! Time as the tests of facts have it: the tick in which something was changed, and a command for which no time counts.
+//! The clock of the tests of facts: ticks, and a command for which times do not matter.
 
 use wafengine::cache::story::{Policy, Statuses};
 use wafengine::facts::status::Stamp;
@@ -12,8 +12,8 @@ pub const COMPILER: Policy = Policy {
     number: false,
 };
 
-/// The tick of the clock is over in which whatever is there was changed. Newer kernels stamp files by the fine clock too,
-/// and the coarse one may be several ticks late.
+/// Waits until the clock's tick is over in which the last change was made. Newer kernels also stamp files with the fine
+/// clock, and the coarse one may be several ticks late.
 pub fn next_tick() {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

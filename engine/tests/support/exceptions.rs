@@ -1,6 +1,6 @@
-//! What the C library and the loader read by themselves.
+//! Files that the C library and the loader read by themselves.
 
-/// Where the C library reads files by itself; docs/observing.md says why none of them has to be noted.
+/// Folders of such files. docs/observing.md says why none of them has to be recorded.
 pub const EXCEPTIONS: [&str; 12] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.preload",

@@ -1,4 +1,4 @@
-//! What the test programs share.
+//! Helpers that the test programs share.
 #![allow(dead_code)] // each program uses a part
 
 pub mod clock;

@@ -1,4 +1,4 @@
-//! A folder to run observed commands in, and what they noted.
+//! A folder in which observed commands run, and the accesses that they record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use super::sandbox;
 
 pub const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/probes/observed.c");
 
-/// A folder to run observed commands in.
+/// A folder in which observed commands run.
 pub struct ObservedFolder {
     pub root: PathBuf,
     pub arena: Arena,
@@ -59,7 +59,7 @@ impl ObservedFolder {
     pub fn plain(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).stdin(Stdio::null());
-        // cargo sets it; what the loader looks for along it is not noted.
+        // cargo sets it. The loader's searches along it are not recorded.
         command.env_remove("LD_LIBRARY_PATH");
         command
     }
@@ -76,7 +76,7 @@ impl ObservedFolder {
         command
     }
 
-    /// What a command that must succeed does.
+    /// The accesses of a command that must succeed.
     #[track_caller]
     pub fn observe(&self, program: impl AsRef<OsStr>, args: &[&str]) -> Vec<Access> {
         let trace_region = self.arena.reserve().unwrap();
@@ -130,7 +130,7 @@ pub fn texts(what: &What) -> Vec<&[u8]> {
     }
 }
 
-/// All paths that were used, absolute: the folders of processes are followed.
+/// All paths that were used, absolute, with the current folder of each process.
 #[track_caller]
 pub fn paths(accesses: &[Access]) -> BTreeSet<PathBuf> {
     let mut folders: BTreeMap<u32, PathBuf> = BTreeMap::new();

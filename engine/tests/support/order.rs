@@ -1,4 +1,4 @@
-//! What a test asks an engine to run.
+//! Commands for an engine to run.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wafengine::wire::{Execute, Stdio, Strings};
 
-/// A command with captured output, in the root folder, in environment 0, unless it says otherwise.
+/// A command with captured output, in the root folder and environment 0 by default.
 #[derive(Clone)]
 pub struct Order(pub Execute);
 

@@ -1,4 +1,4 @@
-//! One connection to an engine, as well or as badly behaved as a test wants it.
+//! One connection to an engine, which may obey the protocol or not, as a test wants.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, IoSlice, Read, Write};
@@ -15,7 +15,7 @@ use wafengine::wire::{Hello, Outcome, Reply, Request, Step, Strings, Verdict, Wh
 use super::order::Order;
 use super::sandbox::DEADLINE;
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Finished {
     pub outcome: Outcome,
@@ -24,7 +24,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// What a command that succeeded printed.
+    /// The output of a command that succeeded.
     #[track_caller]
     pub fn text(&self) -> String {
         let stderr = String::from_utf8_lossy(&self.stderr);
@@ -37,7 +37,7 @@ impl Finished {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// It ran and ended like this: an exit status, or minus a signal.
+    /// The command ran and ended with this code: an exit status, or minus a signal.
     #[track_caller]
     pub fn ended(&self, code: i32) {
         assert_eq!(
@@ -47,7 +47,7 @@ impl Finished {
         );
     }
 
-    /// It could not be started for this reason.
+    /// The command could not be started for this reason.
     #[track_caller]
     pub fn not_started(&self, step: Step, errno: i32) {
         let Outcome {
@@ -68,7 +68,7 @@ pub struct Peer {
     inbox: Inbox,
     live: HashMap<u32, [Vec<u8>; 2]>,
     finished: HashMap<u32, Finished>,
-    /// The numbers that outcomes have come for, in their order.
+    /// The numbers of finished commands, in order.
     pub order: Vec<u32>,
     next: u32,
     seen: HashSet<u32>,
@@ -101,7 +101,7 @@ impl Peer {
 
     #[track_caller]
     pub fn tcp(port: u16) -> Peer {
-        // Reading, writing and time-outs are the same for all sockets.
+        // Reading, writing and timeouts are the same for all sockets.
         Peer::of(OwnedFd::from(TcpStream::connect(("127.0.0.1", port)).unwrap()))
     }
 
@@ -121,14 +121,14 @@ impl Peer {
         }
     }
 
-    // ---- what is said
+    // ---- sending
 
     #[track_caller]
     pub fn write(&mut self, bytes: &[u8]) {
         self.try_write(bytes).unwrap();
     }
 
-    /// As `write`, where the engine may have closed the connection already.
+    /// As `write`, if the engine may have closed the connection already.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -156,9 +156,9 @@ impl Peer {
         self.try_write(&bytes[sent..])
     }
 
-    // ---- what is heard
+    // ---- receiving
 
-    /// The next reply; `None` when the engine has closed the connection.
+    /// The next reply. `None` if the engine has closed the connection.
     #[track_caller]
     pub fn receive(&mut self) -> Option<Reply> {
         let mut chunk = [0; 1 << 16];
@@ -181,7 +181,7 @@ impl Peer {
         }
     }
 
-    /// The engine closes the connection without another word.
+    /// The engine closes the connection without another reply.
     #[track_caller]
     pub fn is_closed(&mut self) {
         if let Some(reply) = self.receive() {
@@ -189,14 +189,14 @@ impl Peer {
         }
     }
 
-    /// Something has arrived, or the connection has ended.
+    /// Whether something has arrived, or the connection has ended.
     pub fn has_news(&self) -> bool {
         let mut fds = [rustix::event::PollFd::new(&self.stream, rustix::event::PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut fds, Some(&now)).unwrap() > 0
     }
 
-    // ---- the conversation
+    // ---- requests and replies
 
     #[track_caller]
     pub fn greet(&mut self, hello: &Hello) -> Reply {
@@ -212,7 +212,7 @@ impl Peer {
         }
     }
 
-    /// Greets, is refused for this, and the connection ends.
+    /// Greets, is refused for this reason, and sees the end of the connection.
     #[track_caller]
     pub fn refused(&mut self, hello: &Hello, expected: Why) -> String {
         match self.greet(hello) {
@@ -229,7 +229,7 @@ impl Peer {
         self.send(&Request::Environment { env, entries });
     }
 
-    /// Gives an order the next number.
+    /// Gives a command the next number.
     pub fn number(&mut self, order: &Order) -> Request {
         let mut execute = order.0.clone();
         execute.id = self.next;
@@ -238,7 +238,7 @@ impl Peer {
         Request::Execute(Box::new(execute))
     }
 
-    /// A command of this number has been sent.
+    /// A command with this number was sent.
     pub fn expect(&mut self, id: u32) {
         assert!(self.live.insert(id, Default::default()).is_none());
     }
@@ -257,7 +257,7 @@ impl Peer {
         self.next - 1
     }
 
-    /// Takes one reply into account; it must be about a command that was sent and has not finished.
+    /// Handles one reply, which must be about a command that was sent and has not finished.
     #[track_caller]
     pub fn take(&mut self, reply: Reply) {
         match reply {
@@ -292,7 +292,7 @@ impl Peer {
         self.finished.remove(&id).unwrap()
     }
 
-    /// Takes what has arrived; whether this command's outcome is among it.
+    /// Handles the replies that have arrived. Returns whether this command has finished.
     #[track_caller]
     pub fn has_finished(&mut self, id: u32) -> bool {
         while self.has_news() {

@@ -1,4 +1,4 @@
-//! Programs that are made for a test, and what the engine says of them when it tries to park them.
+//! Programs that are compiled for a test, and the engine's verdict on parking them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,12 +14,12 @@ use super::sandbox::{install, wait_until, Sandbox};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/probes/parked.c");
 
-/// An engine that tries a program when it sees it for the first time.
+/// An engine that tries to park a program at its first use.
 pub fn eager() -> Sandbox {
     Sandbox::with(&[("WAFD_PARK_AFTER", "1")])
 }
 
-/// Compiles the probe: with `before`, C statements, at the end of its constructor.
+/// Compiles the probe. `before` has C statements for the end of its constructor.
 #[track_caller]
 pub fn probe(sandbox: &Sandbox, name: &str, before: &str) -> PathBuf {
     build(sandbox, name, before, &[])
@@ -40,7 +40,7 @@ pub fn build(sandbox: &Sandbox, name: &str, before: &str, flags: &[&str]) -> Pat
     path.canonicalize().unwrap()
 }
 
-/// What the engine knows of a program.
+/// The engine's report on a program.
 #[track_caller]
 pub fn entry(peer: &mut Peer, path: &Path) -> Value {
     let report = peer.report();
@@ -50,13 +50,13 @@ pub fn entry(peer: &mut Peer, path: &Path) -> Value {
     found.cloned().unwrap_or(Value::Null)
 }
 
-/// How many of a program's commands were run parked.
+/// How many of a program's commands ran parked.
 #[track_caller]
 pub fn parked_runs(peer: &mut Peer, path: &Path) -> u64 {
     entry(peer, path)["commands"].as_u64().unwrap_or(0)
 }
 
-/// Sends commands until the engine has made up its mind; the state and the words for it.
+/// Sends commands until the engine has decided. Returns the state and its description.
 #[track_caller]
 pub fn judge(peer: &mut Peer, order: &Order, path: &Path) -> (String, String) {
     let mut last = Value::Null;

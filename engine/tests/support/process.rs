@@ -1,4 +1,4 @@
-//! What `/proc` tells of processes.
+//! Reads and signals processes, by `/proc`.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,12 @@ use super::sandbox::wait_until;
 
 pub fn kill(pid: i32, signal: i32) {
     assert!(pid > 1, "no process of ours");
-    // SAFETY: a plain system call.
+    // SAFETY: only a system call.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Stops a process, and waits until it stands: a signal is noted at first, and what goes on until one of its threads sees
-/// that can still answer.
+/// Stops a process, and waits until it is stopped: until one of its threads has handled the signal, it can still
+/// answer.
 #[track_caller]
 pub fn stop(pid: i32) {
     kill(pid, libc::SIGSTOP);
@@ -24,14 +24,14 @@ pub fn stop(pid: i32) {
     });
 }
 
-/// To a whole process group, as a terminal does it.
+/// Signals a whole process group, as a terminal does.
 pub fn kill_group(leader: i32, signal: i32) {
     assert!(leader > 1, "no group of ours");
-    // SAFETY: a plain system call.
+    // SAFETY: only a system call.
     unsafe { libc::kill(-leader, signal) };
 }
 
-/// State letter, parent, process group and session; `None` when it is gone.
+/// State letter, parent, process group and session. `None` if the process is gone.
 pub fn stat(pid: i32) -> Option<(char, i32, i32, i32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(") ")?;
@@ -40,7 +40,7 @@ pub fn stat(pid: i32) -> Option<(char, i32, i32, i32)> {
     Some((fields[0].chars().next()?, number(1)?, number(2)?, number(3)?))
 }
 
-/// It runs, sleeps or is stopped: it is neither gone nor a zombie.
+/// The process runs, sleeps or is stopped: it is neither gone nor a zombie.
 pub fn lives(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, ..)| state != 'Z' && state != 'X')
 }
@@ -100,7 +100,7 @@ pub fn descriptors(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").count()
 }
 
-/// A number that a command has written to a file, once it is there.
+/// A number that a command writes to a file. Waits for it.
 #[track_caller]
 pub fn number_in(path: &Path) -> i32 {
     let mut found = None;

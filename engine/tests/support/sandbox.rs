@@ -1,7 +1,7 @@
-//! A private runtime folder with an engine of its own, and what tests do to both.
+//! A private runtime folder with an engine of its own, and helpers for both.
 //!
-//! The folder's name is in the environment of everything that is started in it (engine, guardian, commands), so that
-//! what is left over can be found; a test that leaves something over fails.
+//! The folder's name is in the environment of everything that is started in it (engine, guardian, commands). So
+//! left-over processes can be found, and a test that leaves some fails.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
@@ -17,17 +17,17 @@ use super::peer::{self, Peer};
 use super::{order, process};
 use wafengine::files::folder::{Folder, ENGINE};
 
-/// How long anything may take before it counts as never.
+/// The time after which a wait fails.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// A number that no other part of this test program gets.
+/// A number that is unique in this test program.
 pub fn unique() -> u32 {
     COUNT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Waits for a condition; the only place where tests wait without an event.
+/// Waits for a condition. This is the only place where tests wait without an event.
 #[track_caller]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
@@ -37,27 +37,27 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// True for root, who may try what others cannot.
+/// Whether we are root, who can test more.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What a program that has ended said.
+/// The output of a program that has ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProgramOutput {
     pub status: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Said {
+impl ProgramOutput {
     #[track_caller]
     pub fn succeeded(self) -> String {
         assert_eq!(self.status, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// The one line of a mistake: exit status 1, nothing else.
+    /// The one line of an error: exit status 1, and no other output.
     #[track_caller]
     pub fn failed(self) -> String {
         assert_eq!(self.status, Some(1), "{self:?}");
@@ -68,9 +68,9 @@ impl Said {
     }
 }
 
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
-        Said {
+impl From<Output> for ProgramOutput {
+    fn from(output: Output) -> ProgramOutput {
+        ProgramOutput {
             status: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -78,15 +78,15 @@ impl From<Output> for Said {
     }
 }
 
-/// The folders, and what is started in them.
+/// The folders, and the environment of programs in them.
 pub struct Sandbox {
-    /// What is removed in the end.
+    /// Removed at the end.
     base: PathBuf,
     /// The runtime folder.
     runtime: PathBuf,
     /// The engine's program.
     program: PathBuf,
-    /// What it and its clients find in their environment besides.
+    /// Further variables for the engine and its clients.
     variables: Vec<(&'static str, String)>,
 }
 
@@ -106,19 +106,19 @@ impl Sandbox {
         }
     }
 
-    /// One with an engine.
+    /// A sandbox with an engine.
     pub fn started() -> Sandbox {
         let sandbox = Sandbox::new();
         sandbox.start();
         sandbox
     }
 
-    /// One with an engine that parks nothing, for tests that count its descriptors or children.
+    /// A sandbox with an engine that parks nothing, for tests that count its descriptors or children.
     pub fn without_parking() -> Sandbox {
         Sandbox::with(&[("WAFD_PARK", "no")])
     }
 
-    /// One with an engine that finds these variables, and parks what a test has made, whatever that saves.
+    /// A sandbox with an engine that has these variables, and parks the programs of tests even if that saves no time.
     pub fn with(variables: &[(&'static str, &str)]) -> Sandbox {
         Sandbox::with_runtime("run", variables)
     }
@@ -136,7 +136,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// Uses a copy of the program, which the test may then replace.
+    /// Uses a copy of the program, which the test may replace.
     pub fn use_copy(&mut self) -> &Path {
         let copy = self.path("wafd");
         install(&self.program, &copy);
@@ -144,7 +144,7 @@ impl Sandbox {
         &self.program
     }
 
-    /// Has the runtime folder elsewhere below the sandbox.
+    /// Uses another runtime folder below the sandbox.
     pub fn use_runtime(&mut self, name: impl AsRef<Path>) {
         self.runtime = self.base.join(name);
     }
@@ -199,7 +199,7 @@ impl Sandbox {
     }
 
     /// Runs `wafd` to its end.
-    pub fn run(&self, args: &[&str]) -> Said {
+    pub fn run(&self, args: &[&str]) -> ProgramOutput {
         run(&mut self.wafd(args))
     }
 
@@ -211,6 +211,11 @@ impl Sandbox {
     #[track_caller]
     pub fn status(&self) -> serde_json::Value {
         serde_json::from_str(&self.run(&["status", "--json"]).succeeded()).unwrap()
+    }
+
+    /// How many commands the engine has run successfully.
+    pub fn succeeded_commands(&self) -> u64 {
+        self.status()["totals"]["succeeded"].as_u64().unwrap()
     }
 
     /// The engine's process.
@@ -252,19 +257,19 @@ impl Sandbox {
         Peer::unix(&self.socket())
     }
 
-    /// An engine serves here.
+    /// Whether an engine serves here.
     #[track_caller]
     pub fn serves(&self) {
         assert_eq!(self.client(1).run(&order::shell("echo served")).text(), "served\n");
     }
 
-    /// The environment of commands: a search path, and the mark by which they are found.
+    /// The environment of commands: a search path, and the mark by which their processes are found.
     pub fn environment(&self) -> Vec<Vec<u8>> {
         let mark = [b"WAFD_RUNTIME_DIR=", self.runtime.as_os_str().as_bytes()].concat();
         vec![b"PATH=/usr/local/bin:/usr/bin:/bin".to_vec(), mark]
     }
 
-    /// The processes that were started in this sandbox and live, with their command lines.
+    /// The processes of this sandbox, with their command lines.
     pub fn processes(&self) -> Vec<(i32, String)> {
         process::with_environment("WAFD_RUNTIME_DIR", self.runtime.as_os_str().as_bytes())
     }
@@ -283,7 +288,7 @@ impl Sandbox {
         panic!("still there: {left:?}");
     }
 
-    /// Waits until this engine and its guardian have no company.
+    /// Waits until only this engine and its guardian are left.
     #[track_caller]
     pub fn wait_until_idle(&self, engine: i32) {
         let kept = [engine, process::parent(engine)];
@@ -292,12 +297,12 @@ impl Sandbox {
         });
     }
 
-    /// Something happens elsewhere: a program is started, and ends.
+    /// Starts a program and waits for its end, so that time passes.
     pub fn tick(&self) {
         let _ = run(&mut self.wafd(&["--version"]));
     }
 
-    /// A gate that commands wait at (`flock -s FILE`) for as long as the result lives.
+    /// Closes a gate. Commands that run `flock -s FILE` wait until the result is dropped.
     pub fn close_gate(&self, name: &str) -> Gate {
         let file = fs::File::create(self.path(name)).unwrap();
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
@@ -332,7 +337,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// While it is closed, commands that run its script wait.
+/// Commands that run its script wait while it is closed.
 pub struct Gate {
     file: fs::File,
     pub script: String,
@@ -344,46 +349,46 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // Said, not only closed: a process that is just being started may have a copy.
+        // Unlocked explicitly: a process that is being started may have a copy of the descriptor.
         let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
     }
 }
 
-/// A session that no other test has.
+/// A session number that no other test has.
 pub fn new_session() -> [u8; 16] {
     let mut session = [7; 16];
     session[..4].copy_from_slice(&unique().to_le_bytes());
     session
 }
 
-/// The rights of a file or folder.
+/// The permissions of a file or folder.
 #[track_caller]
 pub fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-pub fn run(command: &mut Command) -> Said {
+pub fn run(command: &mut Command) -> ProgramOutput {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     end_of(child)
 }
 
-/// Puts a program in its place. Another process writes it: as long as anybody has it open for writing, it cannot be run,
-/// and a process that another test is just starting has everything open that we have.
+/// Copies a program. Another process writes the file: while any process has it open for writing, it cannot be run, and
+/// a process that another test is starting has all our descriptors.
 #[track_caller]
 pub fn install(from: &Path, to: &Path) {
     let status = Command::new("install").args(["-m", "755"]).args([from, to]).status();
     assert!(status.unwrap().success(), "install {from:?} {to:?}");
 }
 
-/// What a child said, when it has ended; one that does not is killed.
+/// The output of a child that has ended. A child that does not end is killed.
 #[track_caller]
-pub fn end_of(mut child: Child) -> Said {
+pub fn end_of(mut child: Child) -> ProgramOutput {
     let deadline = Instant::now() + DEADLINE;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             let line = process::command_line(child.id() as i32);
             let _ = child.kill();
-            let said = Said::from(child.wait_with_output().unwrap());
+            let said = ProgramOutput::from(child.wait_with_output().unwrap());
             panic!("a program did not end: {line}: {said:?}");
         }
         std::thread::sleep(Duration::from_millis(1));

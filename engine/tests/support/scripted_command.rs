@@ -1,4 +1,4 @@
-//! A folder with real files, and a command whose accesses are written by hand.
+//! A folder with real files, and a command whose accesses the test defines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub const WRITES: Mode = Mode {
     truncates: true,
 };
 
-/// A folder with files, and what a command does in it.
+/// A folder with files, and the accesses of a command.
 pub struct ScriptedCommand {
     pub root: PathBuf,
     pub world: World,
@@ -88,7 +88,7 @@ impl ScriptedCommand {
         fs::write(path, text).unwrap();
     }
 
-    /// The command begins, in a later tick of the clock than all that was done before.
+    /// Starts the command, in a later tick of the clock than all changes before.
     pub fn begins(mut self) -> ScriptedCommand {
         next_tick();
         self.started = Stamp::now();
@@ -101,7 +101,7 @@ impl ScriptedCommand {
         self.does(what, 0)
     }
 
-    /// The one that begins: a compiler's own, or a stranger.
+    /// The first program: a compiler's own, or an unknown one.
     pub fn program(&self) -> &'static str {
         if self.policy.compiler {
             "/usr/bin/gcc"
@@ -177,14 +177,14 @@ impl ScriptedCommand {
         }
     }
 
-    /// What has changed, in words.
+    /// Descriptions of the changes.
     pub fn changes(&self, entry: &Entry) -> Vec<String> {
         let (place, environment) = (self.place(), self.environment());
         let changes = entry.changes(&mut View::new(&self.world, &place, &environment));
         changes.iter().map(ToString::to_string).collect()
     }
 
-    /// The paths that facts are about, but for the program's.
+    /// The paths of the facts, without the program's own.
     pub fn paths(&self) -> Vec<String> {
         let facts = self.understand().unwrap().facts;
         let paths = facts.iter().filter_map(Fact::path).map(ToString::to_string);

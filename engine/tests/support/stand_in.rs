@@ -1,8 +1,8 @@
-//! A process that the engine takes for the client, while the test holds the connection.
+//! A process that the engine takes for the client, while the test uses the connection.
 //!
-//! It connects before it becomes a shell, so that the kernel names *it* as the peer; then it obeys, so that a test can
-//! give the "client" another umask, namespace or group at any time. Both have the connection: it ends when the stand-in
-//! has ended and the test has dropped its `Peer`.
+//! The process connects and then becomes a shell, so the kernel names it as the peer. It runs what the test tells it,
+//! so that a test can change the umask, namespace or group of the "client" at any time. Both have the connection, which
+//! ends when the stand-in has ended and the test has dropped its `Peer`.
 
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -27,7 +27,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// A shell that does `prepare` before it connects, as a child may between `fork` and `exec`.
+    /// Starts a shell. `prepare` runs before it connects, like code between `fork` and `exec`.
     pub fn start(
         sandbox: &Sandbox,
         prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
@@ -35,7 +35,7 @@ impl StandIn {
         StandIn::run(sandbox, &["sh"], prepare).expect("a stand-in")
     }
 
-    /// Any program that ends up as a shell in the same process; an error if the shell does not answer.
+    /// Starts any program that ends as a shell in the same process. It is an error if the shell does not answer.
     pub fn run(
         sandbox: &Sandbox,
         program: &[&str],
@@ -52,7 +52,7 @@ impl StandIn {
                 let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
                 rustix::net::connect(&socket, &address)?;
                 hand_over(&theirs, socket.as_fd())?;
-                // It stays open in the shell.
+                // The descriptor stays open in the shell.
                 std::mem::forget(socket);
                 Ok(())
             });
@@ -71,7 +71,7 @@ impl StandIn {
         self.child.id() as i32
     }
 
-    /// Has the shell do something.
+    /// Has the shell run a script.
     #[track_caller]
     pub fn tell(&mut self, script: &str) {
         assert_eq!(self.ask(&format!("{script}; echo done")).unwrap(), "done\n");

@@ -1,4 +1,4 @@
-//! Stores that hold what can be told from a number: its key, its entry, its output.
+//! Stores whose entries, keys and outputs are derived from a number.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,7 +14,8 @@ pub const ANY_SIZE: Settings = Settings {
     compression: Compression::Auto,
 };
 
-/// As soon as nobody has it: a program that another test is just starting has all our locks for a moment.
+/// Opens the store as soon as its lock is free: a process that another test is starting has copies of our locks for a
+/// moment.
 #[track_caller]
 pub fn open_with(folder: &Path, settings: Settings) -> Store {
     let mut store = None;
@@ -38,7 +39,7 @@ pub fn key(n: usize) -> Digest {
     Digest::of(&n.to_le_bytes())
 }
 
-/// Some can be packed, some cannot; all differ.
+/// Contents that all differ. Some can be compressed.
 pub fn content(n: usize) -> Vec<u8> {
     let mut bytes = vec![0; 200 + n % 13 * 1500];
     blake3::Hasher::new()
@@ -61,7 +62,7 @@ pub fn put(store: &Store, n: usize) {
     store.put_entry(&key(n), &content(n), &[blob]).unwrap();
 }
 
-/// What the store gives for it, which is nothing or right.
+/// What the store returns for a number: nothing, or the correct content.
 #[track_caller]
 pub fn get(store: &Store, n: usize) -> bool {
     let Some(bytes) = store.find(&key(n)).first().and_then(|entry| store.read(entry)) else {
@@ -76,7 +77,7 @@ pub fn get(store: &Store, n: usize) -> bool {
     true
 }
 
-/// All files of a store that hold something.
+/// All files of a store that have content.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for name in fs::read_dir(folder).unwrap() {
@@ -95,7 +96,7 @@ pub fn index(sandbox: &Sandbox) -> PathBuf {
     sandbox.path("cache/store-2/index")
 }
 
-/// Those that hold blobs, alone or many.
+/// The files that hold one blob or several.
 pub fn blobs(sandbox: &Sandbox) -> Vec<PathBuf> {
     [files(&sandbox.path("cache/store-2/blobs")), volumes(sandbox)].concat()
 }

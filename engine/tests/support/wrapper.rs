@@ -1,4 +1,4 @@
-//! The wrapper in a test's own home, with none of the user's settings.
+//! The wrapper in a home folder of the test, without the user's settings.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ pub fn wafcc(sandbox: &Sandbox) -> Command {
     clean(sandbox.command(WAFCC), sandbox)
 }
 
-/// A command that finds no settings but those that the test makes.
+/// A command that finds only the settings of the test.
 pub fn clean(mut command: Command, sandbox: &Sandbox) -> Command {
     for key in Key::all() {
         command.env_remove(key.variable());

@@ -1,4 +1,4 @@
-//! `wafcc`: the wrapper runs what it is given as if it were not there, in the engine where it can.
+//! `wafcc` runs a command as if the command had been called directly, in the engine if possible.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::process;
-use crate::support::sandbox::{end_of, install, run, wait_until, Said, Sandbox};
+use crate::support::sandbox::{end_of, install, run, wait_until, ProgramOutput, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
 fn wafcc(sandbox: &Sandbox, args: &[&str]) -> Command {
@@ -17,37 +17,32 @@ fn wafcc(sandbox: &Sandbox, args: &[&str]) -> Command {
     command
 }
 
-fn say(sandbox: &Sandbox, args: &[&str]) -> Said {
+fn run_wafcc(sandbox: &Sandbox, args: &[&str]) -> ProgramOutput {
     run(&mut wafcc(sandbox, args))
 }
 
-/// How many commands the engine of this sandbox has run to success.
-fn count(sandbox: &Sandbox) -> u64 {
-    sandbox.status()["totals"]["succeeded"].as_u64().unwrap()
-}
-
-/// A folder for `PATH` with a link to the wrapper that is called like a program.
-fn masquerade(sandbox: &Sandbox, name: &str) -> String {
+/// A folder for `PATH` with a link to the wrapper under a program's name.
+fn path_with_link(sandbox: &Sandbox, name: &str) -> String {
     let folder = sandbox.path("links");
     fs::create_dir(&folder).unwrap();
     symlink(WAFCC, folder.join(name)).unwrap();
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 
-/// Output, errors and exit status are the command's own, and the engine that it started has run it.
+/// Output, errors and exit status are the command's own. The wrapper has started an engine, which has run it.
 #[test]
 fn a_command_runs_in_the_engine() {
     let sandbox = Sandbox::new();
-    let said = say(&sandbox, &["sh", "-c", "echo out; echo err >&2"]);
+    let said = run_wafcc(&sandbox, &["sh", "-c", "echo out; echo err >&2"]);
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("out\n", "err\n"));
     assert_eq!(said.status, Some(0));
-    assert_eq!(count(&sandbox), 1);
-    assert_eq!(say(&sandbox, &["sh", "-c", "exit 7"]).status, Some(7));
+    assert_eq!(sandbox.succeeded_commands(), 1);
+    assert_eq!(run_wafcc(&sandbox, &["sh", "-c", "exit 7"]).status, Some(7));
 }
 
-/// A compile is looked up before anybody asks what its wrapper has; when it runs, it has all of that.
+/// A compile is looked up before the wrapper's process is examined. If it runs, it has the wrapper's context.
 #[test]
-fn a_compile_that_is_not_known_has_what_the_wrapper_has() {
+fn a_compile_that_is_a_miss_has_the_context_of_the_wrapper() {
     let sandbox = Sandbox::started();
     let fake = "#!/bin/sh\nexec >a.o; ulimit -n; nice; umask; grep Cpus_allowed_list /proc/self/status; :\n";
     fs::write(sandbox.path("text"), fake).unwrap();
@@ -63,10 +58,10 @@ fn a_compile_that_is_not_known_has_what_the_wrapper_has() {
         found,
         format!("77\n{}\n0027\nCpus_allowed_list:\t0\n", (own + 3).min(19))
     );
-    assert_eq!(count(&sandbox), 1);
+    assert_eq!(sandbox.succeeded_commands(), 1);
 }
 
-/// A command that a signal ended shows as that to whoever waits for the wrapper.
+/// The wrapper ends with the same signal as the command.
 #[test]
 fn a_signal_passes_through() {
     let sandbox = Sandbox::started();
@@ -74,9 +69,9 @@ fn a_signal_passes_through() {
     assert_eq!(status.signal(), Some(libc::SIGUSR1));
 }
 
-/// The command reads the wrapper's own standard input, and is in its folder with its environment.
+/// The command has the wrapper's standard input, folder and environment.
 #[test]
-fn a_command_has_what_the_wrapper_has() {
+fn a_command_has_the_input_folder_and_environment_of_the_wrapper() {
     let sandbox = Sandbox::started();
     let mut command = wafcc(&sandbox, &["sh", "-c", "cat; pwd -P; echo $MARK; umask"]);
     command.current_dir("/usr").env("MARK", "a mark");
@@ -87,25 +82,25 @@ fn a_command_has_what_the_wrapper_has() {
     assert_eq!(said.stdout, format!("input\n/usr\na mark\n{umask}"));
 }
 
-/// A link called like a compiler runs the next program of that name, not itself.
+/// A link under a compiler's name runs the next program of that name, not itself.
 #[test]
 fn a_link_runs_the_program_behind_it() {
     let sandbox = Sandbox::started();
-    let path = masquerade(&sandbox, "expr");
+    let path = path_with_link(&sandbox, "expr");
     let mut expr = wrapper::clean(sandbox.command("expr"), &sandbox);
     let said = run(expr.args(["20", "+", "3"]).env("PATH", &path));
     assert_eq!(said.succeeded(), "23\n");
-    assert_eq!(count(&sandbox), 1);
+    assert_eq!(sandbox.succeeded_commands(), 1);
     let said = run(wafcc(&sandbox, &["expr", "1", "+", "1"]).env("PATH", &path));
     assert_eq!(said.succeeded(), "2\n");
-    assert_eq!(count(&sandbox), 2);
+    assert_eq!(sandbox.succeeded_commands(), 2);
 }
 
-/// A program that is nowhere is named in one line, with the shell's exit status for it.
+/// A program that does not exist is named in one line, with the shell's exit status.
 #[test]
 fn a_missing_program_is_named() {
     let sandbox = Sandbox::new();
-    let said = say(&sandbox, &["no-such-compiler", "-c"]);
+    let said = run_wafcc(&sandbox, &["no-such-compiler", "-c"]);
     assert_eq!(said.status, Some(127));
     assert!(
         said.stderr.starts_with("wafcc: no-such-compiler: no such program"),
@@ -114,37 +109,37 @@ fn a_missing_program_is_named() {
     assert_eq!(said.stderr.lines().count(), 1);
 }
 
-/// Without any engine the command simply runs.
+/// Without an engine the command runs directly.
 #[test]
 fn without_an_engine_the_command_runs() {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.path("file"), "").unwrap();
     sandbox.use_runtime("file/below");
-    assert_eq!(say(&sandbox, &["echo", "fine"]).succeeded(), "fine\n");
+    assert_eq!(run_wafcc(&sandbox, &["echo", "fine"]).succeeded(), "fine\n");
 }
 
-/// `WAFCC_DISABLE` keeps the engine out of it.
+/// With `WAFCC_DISABLE` no engine is used.
 #[test]
 fn it_can_be_disabled() {
     let sandbox = Sandbox::started();
     let said = run(wafcc(&sandbox, &["echo", "fine"]).env("WAFCC_DISABLE", "1"));
     assert_eq!(said.succeeded(), "fine\n");
-    assert_eq!(count(&sandbox), 0);
+    assert_eq!(sandbox.succeeded_commands(), 0);
 }
 
-/// An engine that is killed in the middle of a command costs another run of it, not the build.
+/// If the engine is killed during a command, the command runs again and the build goes on.
 #[test]
-fn a_killed_engine_fails_nothing() {
+fn a_killed_engine_does_not_fail_a_build() {
     let sandbox = Sandbox::started();
     let engine = sandbox.engine();
     let marks = sandbox.name("marks");
     let script =
         format!("echo x >> {marks}; test $(wc -l < {marks}) -gt 1 || {{ kill -9 {engine}; sleep 1000; }}; echo done");
-    assert_eq!(say(&sandbox, &["sh", "-c", &script]).succeeded(), "done\n");
+    assert_eq!(run_wafcc(&sandbox, &["sh", "-c", &script]).succeeded(), "done\n");
     assert_eq!(fs::read_to_string(marks).unwrap(), "x\nx\n");
 }
 
-/// When the wrapper is gone, as after Ctrl-C, so is its command.
+/// When the wrapper ends, for example after Ctrl-C, its command ends, too.
 #[test]
 fn a_command_goes_with_its_wrapper() {
     let sandbox = Sandbox::started();
@@ -157,7 +152,7 @@ fn a_command_goes_with_its_wrapper() {
     wait_until("the command is gone", || !process::lives(command));
 }
 
-/// The commands of one make are one build to the engine.
+/// The commands of one make are one build for the engine.
 #[test]
 fn commands_of_one_parent_are_one_session() {
     let sandbox = Sandbox::started();
@@ -177,37 +172,37 @@ fn commands_of_one_parent_are_one_session() {
     assert_eq!(end_of(parent).status, Some(0));
 }
 
-/// Help and version go to standard output; an unknown option is named.
+/// Help and version go to standard output. An unknown option is named.
 #[test]
-fn it_tells_about_itself() {
+fn help_and_version_are_printed() {
     let sandbox = Sandbox::new();
-    assert!(say(&sandbox, &["--help"])
+    assert!(run_wafcc(&sandbox, &["--help"])
         .succeeded()
         .contains("CMAKE_C_COMPILER_LAUNCHER"));
-    assert!(say(&sandbox, &["--version"]).succeeded().starts_with("wafcc "));
-    assert!(say(&sandbox, &[]).succeeded().contains("Usage: wafcc"));
-    let said = say(&sandbox, &["--fast", "gcc"]);
+    assert!(run_wafcc(&sandbox, &["--version"]).succeeded().starts_with("wafcc "));
+    assert!(run_wafcc(&sandbox, &[]).succeeded().contains("Usage: wafcc"));
+    let said = run_wafcc(&sandbox, &["--fast", "gcc"]);
     assert_eq!(said.status, Some(2));
     assert_eq!(said.stderr, "wafcc: there is no option --fast; see wafcc --help\n");
 }
 
-/// A program hears the name that was typed, where it would find itself by that name.
+/// A program gets the name that was typed, if it can find itself by that name.
 #[test]
-fn gcc_says_of_itself_what_it_says_without_us() {
+fn gcc_reports_the_same_name_as_without_the_wrapper() {
     let sandbox = Sandbox::started();
     let plain = run(sandbox.command("gcc").arg("-v"));
     assert!(plain.stderr.contains("COLLECT_GCC=gcc\n"), "{plain:?}");
-    assert_eq!(say(&sandbox, &["gcc", "-v"]).stderr, plain.stderr);
-    assert_eq!(count(&sandbox), 1);
+    assert_eq!(run_wafcc(&sandbox, &["gcc", "-v"]).stderr, plain.stderr);
+    assert_eq!(sandbox.succeeded_commands(), 1);
     let disabled = run(wafcc(&sandbox, &["gcc", "-v"]).env("WAFCC_DISABLE", "1"));
     assert_eq!(disabled.stderr, plain.stderr);
 }
 
-/// Behind a link it hears its whole path: by its name it would find the link.
+/// A program behind a link gets its whole path, because by its name it would find the link.
 #[test]
 fn a_program_behind_a_link_hears_where_it_is() {
     let sandbox = Sandbox::started();
-    let path = masquerade(&sandbox, "sh");
+    let path = path_with_link(&sandbox, "sh");
     for disable in ["", "1"] {
         let mut sh = wrapper::clean(sandbox.command(sandbox.path("links/sh")), &sandbox);
         sh.args(["-c", "echo $0"])
@@ -219,11 +214,11 @@ fn a_program_behind_a_link_hears_where_it_is() {
     }
 }
 
-/// Caches that stand there under the program's name are passed over, whatever chain of links leads to them.
+/// Other compiler caches under the program's name are skipped, through any chain of links.
 #[test]
-fn other_caches_in_disguise_are_passed_over() {
+fn other_caches_under_the_same_name_are_skipped() {
     let sandbox = Sandbox::started();
-    let path = masquerade(&sandbox, "expr");
+    let path = path_with_link(&sandbox, "expr");
     let mut folders = Vec::new();
     for cache in ["ccache", "sccache-0.9", "wafcc-of-another-version"] {
         let folder = sandbox.path(format!("of-{cache}"));
@@ -248,9 +243,9 @@ fn other_caches_in_disguise_are_passed_over() {
     );
 }
 
-/// What is no program for `execvp` is none for us: folders, and files that may not be run.
+/// Folders and files without permission to execute are not programs, as for `execvp`.
 #[test]
-fn only_what_can_be_run_is_a_program() {
+fn only_executable_files_are_programs() {
     let sandbox = Sandbox::started();
     let folder = sandbox.path("decoys");
     fs::create_dir_all(folder.join("expr")).unwrap();
@@ -259,19 +254,22 @@ fn only_what_can_be_run_is_a_program() {
     assert_eq!(said.succeeded(), "5\n");
 }
 
-/// `run --` takes any command; `run` alone is a command like others.
+/// `run --` accepts any command. `run` alone is the name of a command.
 #[test]
 fn run_takes_any_command() {
     let sandbox = Sandbox::started();
-    assert_eq!(say(&sandbox, &["run", "--", "expr", "2", "+", "3"]).succeeded(), "5\n");
-    let said = say(&sandbox, &["run", "--no-cache", "--", "expr", "2", "+", "3"]);
+    assert_eq!(
+        run_wafcc(&sandbox, &["run", "--", "expr", "2", "+", "3"]).succeeded(),
+        "5\n"
+    );
+    let said = run_wafcc(&sandbox, &["run", "--no-cache", "--", "expr", "2", "+", "3"]);
     assert_eq!(said.succeeded(), "5\n");
-    let said = say(&sandbox, &["run", "echo"]);
+    let said = run_wafcc(&sandbox, &["run", "echo"]);
     assert_eq!(said.status, Some(127));
     assert!(said.stderr.starts_with("wafcc: run: no such program"), "{said:?}");
 }
 
-/// Closed streams stay closed for the command: it fails as it would without us, or does not.
+/// Streams that are closed stay closed for the command.
 #[test]
 fn closed_streams_stay_closed() {
     let sandbox = Sandbox::started();
@@ -285,9 +283,9 @@ fn closed_streams_stay_closed() {
     }
 }
 
-/// A folder that is gone, a home that is none or cannot be written to, and no variables at all are no reasons to fail.
+/// A folder or home that is missing or not writable, and an empty environment, are no reasons to fail.
 #[test]
-fn poor_circumstances_fail_nothing() {
+fn missing_folders_and_variables_are_no_failure() {
     let sandbox = Sandbox::started();
     let gone = sandbox.name("gone");
     let script = format!("mkdir {gone}; cd {gone}; rmdir {gone}; {WAFCC} echo fine");
@@ -321,45 +319,45 @@ fn a_long_command_line_passes() {
     let sandbox = Sandbox::started();
     let long = "x".repeat(100_000);
     assert_eq!(
-        say(&sandbox, &["sh", "-c", "echo ${#1}", "sh", &long]).succeeded(),
+        run_wafcc(&sandbox, &["sh", "-c", "echo ${#1}", "sh", &long]).succeeded(),
         "100000\n"
     );
-    assert_eq!(count(&sandbox), 1);
+    assert_eq!(sandbox.succeeded_commands(), 1);
 }
 
-/// An engine that somebody has stopped is ended after its deadline, and another one serves.
+/// An engine that was stopped by a signal is ended after the deadline, and another one serves.
 #[test]
 fn a_stopped_engine_is_replaced() {
     let sandbox = Sandbox::started();
     let engine = sandbox.engine();
     process::stop(engine);
-    assert_eq!(say(&sandbox, &["echo", "fine"]).succeeded(), "fine\n");
+    assert_eq!(run_wafcc(&sandbox, &["echo", "fine"]).succeeded(), "fine\n");
     assert!(!process::lives(engine));
-    assert_eq!(count(&sandbox), 1);
+    assert_eq!(sandbox.succeeded_commands(), 1);
 }
 
-/// One that is stopped while a command runs costs another run of it.
+/// If the engine is stopped by a signal during a command, the command runs again.
 #[test]
-fn an_engine_that_is_stopped_during_a_command_fails_nothing() {
+fn an_engine_that_is_stopped_during_a_command_does_not_fail_it() {
     let sandbox = Sandbox::started();
     let (engine, marks) = (sandbox.engine(), sandbox.name("marks"));
     let script = format!(
         "echo x >> {marks}; test $(wc -l < {marks}) -gt 1 || {{ kill -STOP {engine}; sleep 1000; }}; echo done"
     );
-    assert_eq!(say(&sandbox, &["sh", "-c", &script]).succeeded(), "done\n");
+    assert_eq!(run_wafcc(&sandbox, &["sh", "-c", &script]).succeeded(), "done\n");
     assert!(!process::lives(engine));
 }
 
-/// A listener that never answers costs its deadline, not the build.
+/// A listener that never answers costs its deadline, and the build goes on.
 #[test]
-fn a_mute_engine_fails_nothing() {
+fn an_engine_that_never_answers_does_not_fail_a_build() {
     let sandbox = Sandbox::new();
     let _mute = std::os::unix::net::UnixListener::bind(sandbox.socket()).unwrap();
     let said = run(wafcc(&sandbox, &["echo", "fine"]).env("WAFD_PATIENCE", "0.5"));
     assert_eq!(said.succeeded(), "fine\n");
 }
 
-/// Each store has an engine of its own, which does not meet the usual one.
+/// Each store has an engine of its own, separate from the usual one.
 #[test]
 fn each_store_has_an_engine_of_its_own() {
     let sandbox = Sandbox::started();
@@ -373,7 +371,7 @@ fn each_store_has_an_engine_of_its_own() {
     let folder = folder.trim_end();
     assert_ne!(folder, sandbox.runtime().to_str().unwrap());
     assert_eq!(with_store(&["echo", "fine"]), "fine\n");
-    assert_eq!(count(&sandbox), 0);
+    assert_eq!(sandbox.succeeded_commands(), 0);
     let status = run(sandbox.wafd(&["status", "--json"]).env("WAFD_RUNTIME_DIR", folder)).succeeded();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["totals"]["succeeded"], 1);
@@ -383,7 +381,7 @@ fn each_store_has_an_engine_of_its_own() {
     sandbox.serves();
 }
 
-/// The store is known by its real path, and is the default one by whatever way it is named.
+/// A store is identified by its real path, and the default store by any path to it.
 #[test]
 fn a_store_is_known_by_its_real_path() {
     let sandbox = Sandbox::new();
@@ -400,20 +398,20 @@ fn a_store_is_known_by_its_real_path() {
     assert_ne!(folder(&sandbox.name("other")), usual);
 }
 
-/// Ctrl-C, which the terminal sends to the whole group, ends wrapper and command alike.
+/// Ctrl-C, which the terminal sends to the whole group, ends wrapper and command.
 #[test]
 fn an_interrupt_ends_it_all() {
     let sandbox = Sandbox::started();
     let noted = sandbox.path("pid");
     let script = format!("echo $$ > {}; exec sleep 1000", noted.display());
     let mut wrapper = wafcc(&sandbox, &["sh", "-c", &script]);
-    // Whoever runs us in the background may have it ignored.
+    // The caller of the tests may ignore this signal.
     let heed = || {
         // SAFETY: changes the disposition of a signal.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         Ok(())
     };
-    // SAFETY: system calls only.
+    // SAFETY: only system calls.
     unsafe { wrapper.pre_exec(heed) };
     let mut wrapper = wrapper.process_group(0).spawn().unwrap();
     let command = process::number_in(&noted);
@@ -423,7 +421,7 @@ fn an_interrupt_ends_it_all() {
     wait_until("the command is gone", || !process::lives(command));
 }
 
-/// An engine that leaves, because its program was replaced, makes room for the next one, which runs the command.
+/// If an engine leaves because its program was replaced, the next one runs the command.
 #[test]
 fn an_engine_that_leaves_is_followed_by_another() {
     let mut sandbox = Sandbox::new();
@@ -431,7 +429,7 @@ fn an_engine_that_leaves_is_followed_by_another() {
     sandbox.start();
     let engine = sandbox.engine();
     install(Path::new(env!("CARGO_BIN_EXE_wafd")), &copy);
-    assert_eq!(say(&sandbox, &["echo", "fine"]).succeeded(), "fine\n");
+    assert_eq!(run_wafcc(&sandbox, &["echo", "fine"]).succeeded(), "fine\n");
     wait_until("the old engine is gone", || !process::lives(engine));
-    assert_eq!(count(&sandbox), 1);
+    assert_eq!(sandbox.succeeded_commands(), 1);
 }

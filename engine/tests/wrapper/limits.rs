@@ -1,16 +1,17 @@
-//! Where processes, descriptors or memory are few, a compile ends as it does without us.
+//! With few processes, descriptors or little memory, a compile ends as it does without the wrapper.
 
 use std::fs;
 use std::os::unix::fs::chown;
 use std::process::Command;
 
-use crate::support::sandbox::{is_root, run, Said, Sandbox};
+use crate::support::sandbox::{is_root, run, ProgramOutput, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
 const WAFD: &str = env!("CARGO_BIN_EXE_wafd");
 
-/// A line of a shell within a limit of `prlimit`, as another user if one is named: root has no limit of processes.
-fn say(sandbox: &Sandbox, user: Option<u32>, limit: &str, line: &str) -> Said {
+/// Runs a shell line within a limit of `prlimit`, as another user if one is given: for root the number of processes is
+/// not limited.
+fn run_wafcc(sandbox: &Sandbox, user: Option<u32>, limit: &str, line: &str) -> ProgramOutput {
     let mut command = match user {
         None => sandbox.command("prlimit"),
         Some(user) => {
@@ -40,9 +41,9 @@ fn prepare(sandbox: &Sandbox, user: Option<u32>) {
     }
 }
 
-/// Each compile within the limit makes what it makes without us, again and again; what the engine's status is then.
+/// Each compile within the limit has the same result as without the wrapper. Returns the exit status of `wafd status`.
 #[track_caller]
-fn compiles_within(user: Option<u32>, limit: &str) -> Said {
+fn compiles_within(user: Option<u32>, limit: &str) -> ProgramOutput {
     let sandbox = Sandbox::new();
     prepare(&sandbox, user);
     let made = || {
@@ -51,14 +52,14 @@ fn compiles_within(user: Option<u32>, limit: &str) -> Said {
         made.unwrap_or_default()
     };
     let line = "gcc -c a.c -o a.o";
-    let plain = say(&sandbox, user, limit, line);
+    let plain = run_wafcc(&sandbox, user, limit, line);
     let object = made();
     for _ in 0..4 {
-        let said = say(&sandbox, user, limit, &format!("'{WAFCC}' {line}"));
+        let said = run_wafcc(&sandbox, user, limit, &format!("'{WAFCC}' {line}"));
         assert_eq!(said.status, plain.status, "{limit}: {said:?}, and without us {plain:?}");
         assert_eq!(made(), object, "{limit}");
     }
-    let status = say(
+    let status = run_wafcc(
         &sandbox,
         user,
         "--core=0",
@@ -68,8 +69,8 @@ fn compiles_within(user: Option<u32>, limit: &str) -> Said {
     status
 }
 
-/// A user whom nobody else is.
-fn stranger() -> Option<u32> {
+/// A user number that no other process has.
+fn unused_user() -> Option<u32> {
     let user = 200_000 + std::process::id() % 100_000;
     let mut attempt = Command::new("setpriv");
     attempt.args(["--reuid", &user.to_string(), "--clear-groups", WAFCC, "--version"]);
@@ -83,15 +84,15 @@ fn stranger() -> Option<u32> {
 /// Sixteen more processes are enough for an engine and its commands.
 #[test]
 fn an_engine_needs_few_processes() {
-    let Some(user) = stranger() else { return };
+    let Some(user) = unused_user() else { return };
     let status = compiles_within(Some(user), "--nproc=16");
     assert!(status.stdout.contains("\"succeeded\": "), "an engine runs: {status:?}");
 }
 
-/// With less than an engine needs there is none, and compiles end as without us.
+/// With fewer processes than an engine needs, none is started, and compiles end as without the wrapper.
 #[test]
 fn with_fewer_processes_there_is_no_engine() {
-    let Some(user) = stranger() else { return };
+    let Some(user) = unused_user() else { return };
     for limit in ["--nproc=12", "--nproc=6", "--nproc=4", "--nproc=3"] {
         let status = compiles_within(Some(user), limit);
         assert!(!status.stdout.contains("\"succeeded\": "), "{limit}: {status:?}");
@@ -100,15 +101,15 @@ fn with_fewer_processes_there_is_no_engine() {
 
 /// Few descriptors, for the engine and for the wrapper.
 #[test]
-fn few_descriptors_fail_nothing() {
+fn few_descriptors_fail_no_compile() {
     for count in [64, 40, 32, 20, 16, 12, 8, 6, 5, 4] {
         compiles_within(None, &format!("--nofile={count}"));
     }
 }
 
-/// Little memory, by addresses, that is enough for the compiler or is not.
+/// Little address space, enough for the compiler or not.
 #[test]
-fn little_memory_fails_nothing() {
+fn little_memory_fails_no_compile() {
     for mebibytes in [1_000u32, 300, 150, 100, 60] {
         compiles_within(None, &format!("--as={}", u64::from(mebibytes) << 20));
     }

@@ -1,4 +1,4 @@
-//! The wrapper `wafcc`, in all circumstances in which a build may call it.
+//! The wrapper `wafcc`, in all situations in which a build may call it.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,12 +1,12 @@
-//! What the wrapper takes for a program, and the status of one that cannot be run, which is the shell's.
+//! Which files the wrapper accepts as programs, and its exit status for others, which is the shell's.
 
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 
-use crate::support::sandbox::{self, install, run, Said, Sandbox};
+use crate::support::sandbox::{self, install, run, ProgramOutput, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
-fn say(sandbox: &Sandbox, args: &[&str], path: &str) -> Said {
+fn run_wafcc(sandbox: &Sandbox, args: &[&str], path: &str) -> ProgramOutput {
     let mut command = wrapper::wafcc(sandbox);
     run(command.args(args).env("PATH", path).current_dir(sandbox.path("")))
 }
@@ -16,13 +16,9 @@ fn script(sandbox: &Sandbox, name: &str, text: &str) {
     install(&sandbox.path("text"), &sandbox.path(name));
 }
 
-fn count(sandbox: &Sandbox) -> u64 {
-    sandbox.status()["totals"]["succeeded"].as_u64().unwrap()
-}
-
-/// Two launchers that have met, however they are called, are one.
+/// Two launchers, whatever their names, count as one.
 #[test]
-fn a_launcher_before_a_launcher_is_one() {
+fn two_launchers_count_as_one() {
     let sandbox = Sandbox::started();
     let links = sandbox.path("links");
     fs::create_dir(&links).unwrap();
@@ -36,15 +32,15 @@ fn a_launcher_before_a_launcher_is_one() {
     {
         let output = format!("{round}.o");
         let args = [before, &["gcc", "-c", "a.c", "-o", &output]].concat();
-        say(&sandbox, &args, &path).succeeded();
+        run_wafcc(&sandbox, &args, &path).succeeded();
         assert!(sandbox.path(&output).exists());
     }
-    assert_eq!(count(&sandbox), 4, "each ran in the engine, once");
-    let said = say(&sandbox, &["wafcc", "--version"], &path).succeeded();
+    assert_eq!(sandbox.succeeded_commands(), 4, "each ran in the engine, once");
+    let said = run_wafcc(&sandbox, &["wafcc", "--version"], &path).succeeded();
     assert!(said.starts_with("wafcc "), "{said}");
 }
 
-/// A script that is called like the compiler and calls the wrapper runs within one slot, also where there is but one.
+/// A script with a compiler's name that calls the wrapper needs only one slot.
 #[test]
 fn a_script_that_calls_the_wrapper_does_not_wait_for_itself() {
     let sandbox = Sandbox::new();
@@ -62,7 +58,7 @@ fn a_script_that_calls_the_wrapper_does_not_wait_for_itself() {
     assert!(sandbox.path("a.o").exists());
 }
 
-/// Each way in which a program cannot be run gives what `env` gives for it, which is the shell's, with one line that names it.
+/// For each program that cannot be run, the exit status is that of `env`, and one line names the program.
 #[test]
 fn a_program_that_cannot_be_run_has_the_shells_status() {
     let sandbox = Sandbox::started();
@@ -89,27 +85,30 @@ fn a_program_that_cannot_be_run_has_the_shells_status() {
         let path = format!("{here}:/usr/bin:/bin");
         let mut plain = sandbox.command("env");
         plain.args([name, "argument"]).env("PATH", &path).current_dir(here);
-        let (expected, said) = (run(&mut plain), say(&sandbox, &[name, "argument"], &path));
+        let (expected, said) = (run(&mut plain), run_wafcc(&sandbox, &[name, "argument"], &path));
         assert_eq!(said.status, expected.status, "{name}: {said:?}, and env: {expected:?}");
         assert_eq!(said.stderr.lines().count(), 1, "{name}: {said:?}");
         assert!(said.stderr.contains(name), "{name}: {said:?}");
     }
 }
 
-/// A script without a first line that names an interpreter is the shell's.
+/// A script without an interpreter line is run by the shell.
 #[test]
 fn a_script_without_an_interpreter_runs() {
     let sandbox = Sandbox::started();
     script(&sandbox, "tool", "echo $1 from ${0##*/}\n");
     let path = format!("{}:/usr/bin:/bin", sandbox.name(""));
     for name in ["./tool", "tool"] {
-        assert_eq!(say(&sandbox, &[name, "word"], &path).succeeded(), "word from tool\n");
+        assert_eq!(
+            run_wafcc(&sandbox, &[name, "word"], &path).succeeded(),
+            "word from tool\n"
+        );
     }
 }
 
-/// A folder of `PATH` that cannot be looked into, or holds something of that name that cannot be run, is passed over.
+/// A folder of `PATH` without permission, or with a file of that name that cannot be run, is skipped.
 #[test]
-fn what_cannot_be_run_in_front_is_passed_over() {
+fn files_in_path_that_cannot_be_run_are_skipped() {
     let sandbox = Sandbox::started();
     for folder in ["a", "b", "c"] {
         fs::create_dir(sandbox.path(folder)).unwrap();
@@ -119,10 +118,10 @@ fn what_cannot_be_run_in_front_is_passed_over() {
     script(&sandbox, "c/tool", "#!/bin/sh\necho found\n");
     let [a, b, c] = ["a", "b", "c"].map(|name| sandbox.name(name));
     let path = format!("{a}:{b}:/no/such/folder:{a}/tool:{c}:/usr/bin:/bin");
-    assert_eq!(say(&sandbox, &["tool"], &path).succeeded(), "found\n");
+    assert_eq!(run_wafcc(&sandbox, &["tool"], &path).succeeded(), "found\n");
     fs::set_permissions(&c, fs::Permissions::from_mode(0o000)).unwrap();
     if !sandbox::is_root() {
-        assert_eq!(say(&sandbox, &["tool"], &path).status, Some(126));
+        assert_eq!(run_wafcc(&sandbox, &["tool"], &path).status, Some(126));
     }
     fs::set_permissions(&c, fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! An engine that cannot be had costs a build little, and once: what the wrapper remembers of it.
+//! An engine that cannot be reached delays a build only once, and not for long: what the wrapper remembers.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -8,61 +8,56 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::process;
-use crate::support::sandbox::{install, run, wait_until, Said, Sandbox};
+use crate::support::sandbox::{install, run, wait_until, ProgramOutput, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
 const CALLS: usize = 30;
 
-fn impatient(sandbox: &Sandbox) -> Command {
+fn wafcc_with_short_timeout(sandbox: &Sandbox) -> Command {
     let mut command = wrapper::wafcc(sandbox);
     command.env("WAFD_PATIENCE", "0.5").args(["echo", "fine"]);
     command
 }
 
 #[track_caller]
-fn runs(sandbox: &Sandbox) {
-    assert_eq!(run(&mut impatient(sandbox)).succeeded(), "fine\n");
+fn assert_runs(sandbox: &Sandbox) {
+    assert_eq!(run(&mut wafcc_with_short_timeout(sandbox)).succeeded(), "fine\n");
 }
 
-/// How many have connected since this was asked last.
-fn visitors(listener: &UnixListener) -> usize {
+/// How many clients have connected since the last call of this.
+fn new_connections(listener: &UnixListener) -> usize {
     listener.set_nonblocking(true).unwrap();
     listener.incoming().take_while(|one| one.is_ok()).count()
 }
 
-fn note(sandbox: &Sandbox) -> String {
+fn read_note(sandbox: &Sandbox) -> String {
     fs::read_to_string(sandbox.file("trouble")).unwrap_or_default()
 }
 
-/// How many commands the engine of this sandbox has run to success.
-fn count(sandbox: &Sandbox) -> u64 {
-    sandbox.status()["totals"]["succeeded"].as_u64().unwrap()
-}
-
-/// A copy of the wrapper alone in a folder, where it looks for the engine's program.
-fn alone(sandbox: &Sandbox) -> PathBuf {
+/// A copy of the wrapper without the engine's program beside it.
+fn folder_with_wafcc(sandbox: &Sandbox) -> PathBuf {
     let folder = sandbox.path("bin");
     fs::create_dir(&folder).unwrap();
     install(Path::new(WAFCC), &folder.join("wafcc"));
     folder
 }
 
-fn call(sandbox: &Sandbox, folder: &Path) -> Said {
+fn call(sandbox: &Sandbox, folder: &Path) -> ProgramOutput {
     let mut command = wrapper::clean(sandbox.command(folder.join("wafcc")), sandbox);
     command.env("WAFD_PATIENCE", "0.5").env("PATH", "/usr/bin:/bin");
     run(command.args(["echo", "fine"]))
 }
 
-/// A listener that never answers is waited for by one call; the others do not even connect.
+/// One call waits for a listener that never answers. The others do not even connect.
 #[test]
-fn a_mute_engine_is_waited_for_once() {
+fn an_engine_that_never_answers_is_waited_for_once() {
     let sandbox = Sandbox::new();
     let mute = UnixListener::bind(sandbox.socket()).unwrap();
-    runs(&sandbox);
-    assert!(visitors(&mute) > 0);
-    (0..CALLS).for_each(|_| runs(&sandbox));
-    assert_eq!(visitors(&mute), 0);
-    let note = note(&sandbox);
+    assert_runs(&sandbox);
+    assert!(new_connections(&mute) > 0);
+    (0..CALLS).for_each(|_| assert_runs(&sandbox));
+    assert_eq!(new_connections(&mute), 0);
+    let note = read_note(&sandbox);
     assert!(note.contains("it was silent for 0.5 seconds"), "{note}");
     assert_eq!(
         note.lines().last().unwrap().len(),
@@ -71,7 +66,7 @@ fn a_mute_engine_is_waited_for_once() {
     );
 }
 
-/// The same where nobody takes connections, and the queue is full.
+/// The same if the queue of the socket is full.
 #[test]
 fn a_full_queue_is_waited_for_once() {
     let sandbox = Sandbox::new();
@@ -89,14 +84,14 @@ fn a_full_queue_is_waited_for_once() {
         }
         queue.push(UnixStream::from(socket));
     }
-    runs(&sandbox);
-    let first = note(&sandbox);
+    assert_runs(&sandbox);
+    let first = read_note(&sandbox);
     assert!(!first.is_empty());
-    (0..CALLS).for_each(|_| runs(&sandbox));
-    assert_eq!(note(&sandbox).len(), first.len() + CALLS);
+    (0..CALLS).for_each(|_| assert_runs(&sandbox));
+    assert_eq!(read_note(&sandbox).len(), first.len() + CALLS);
 }
 
-/// An engine's program that hangs is started once, and one that fails or is none is tried once.
+/// An engine's program that hangs is started once. So is one that fails or is not a program.
 #[test]
 fn a_program_that_starts_no_engine_is_tried_once() {
     for (end, expected) in [
@@ -105,82 +100,90 @@ fn a_program_that_starts_no_engine_is_tried_once() {
         ("exit 0", "ended without a word"),
     ] {
         let sandbox = Sandbox::new();
-        let (folder, log) = (alone(&sandbox), sandbox.name("log"));
+        let (folder, log) = (folder_with_wafcc(&sandbox), sandbox.name("log"));
         let script = format!("#!/bin/sh\necho $$ >> {log}\n{end}\n");
         fs::write(sandbox.path("text"), script).unwrap();
         install(&sandbox.path("text"), &folder.join("wafd"));
         (0..CALLS).for_each(|_| assert_eq!(call(&sandbox, &folder).succeeded(), "fine\n"));
         let started = fs::read_to_string(&log).unwrap();
         assert_eq!(started.lines().count(), 1, "{started}");
-        assert!(note(&sandbox).contains(expected), "{}", note(&sandbox));
+        assert!(read_note(&sandbox).contains(expected), "{}", read_note(&sandbox));
         if end.starts_with("exec") {
             process::kill(started.trim().parse().unwrap(), libc::SIGKILL);
         }
     }
 }
 
-/// An engine's program that is missing or may not be executed is no reason to fail, and is told in the note.
+/// An engine's program that is missing or not executable is no reason to fail. The note says so.
 #[test]
 fn a_missing_program_is_noted() {
     let sandbox = Sandbox::new();
-    let folder = alone(&sandbox);
+    let folder = folder_with_wafcc(&sandbox);
     assert_eq!(call(&sandbox, &folder).succeeded(), "fine\n");
-    assert!(note(&sandbox).contains("wafd: No such file"), "{}", note(&sandbox));
+    assert!(
+        read_note(&sandbox).contains("wafd: No such file"),
+        "{}",
+        read_note(&sandbox)
+    );
     fs::remove_file(sandbox.file("trouble")).unwrap();
     fs::write(folder.join("wafd"), "text").unwrap();
     assert_eq!(call(&sandbox, &folder).succeeded(), "fine\n");
-    assert!(note(&sandbox).contains("Permission denied"), "{}", note(&sandbox));
+    assert!(
+        read_note(&sandbox).contains("Permission denied"),
+        "{}",
+        read_note(&sandbox)
+    );
 }
 
-/// Where the engine's folder cannot be, the note is in one of this user's below /tmp, which nobody else can read or write.
+/// If the engine's folder cannot be made, the note is in a folder in /tmp that only this user can read and write.
 #[test]
-fn a_folder_that_cannot_be_leaves_a_note_elsewhere() {
+fn a_folder_that_cannot_be_made_leaves_a_note_elsewhere() {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.path("file"), "").unwrap();
     sandbox.use_runtime("file/below");
-    let told = || wafengine::wafcc::trouble::told(&sandbox.folder());
-    runs(&sandbox);
+    let told = || wafengine::wafcc::trouble::read_note(&sandbox.folder());
+    assert_runs(&sandbox);
     let before = told().expect("a note").commands;
-    (0..CALLS).for_each(|_| runs(&sandbox));
+    (0..CALLS).for_each(|_| assert_runs(&sandbox));
     assert_eq!(told().unwrap().commands, before + CALLS);
     assert!(told().unwrap().reason.contains("set WAFD_RUNTIME_DIR"));
     wafengine::wafcc::trouble::forget(&sandbox.folder());
     assert!(told().is_none());
 }
 
-/// An engine that starts takes the note away, and commands run in it again.
+/// An engine that starts removes the note, and commands run in it again.
 #[test]
 fn an_engine_that_starts_ends_the_trouble() {
     let sandbox = Sandbox::new();
     let mute = UnixListener::bind(sandbox.socket()).unwrap();
-    runs(&sandbox);
-    assert!(!note(&sandbox).is_empty());
+    assert_runs(&sandbox);
+    assert!(!read_note(&sandbox).is_empty());
     drop(mute);
     sandbox.start();
-    assert!(note(&sandbox).is_empty());
-    runs(&sandbox);
-    assert_eq!(count(&sandbox), 1);
+    assert!(read_note(&sandbox).is_empty());
+    assert_runs(&sandbox);
+    assert_eq!(sandbox.succeeded_commands(), 1);
 }
 
-/// A note whose time is over, or of another time of the machine, has one call try again, which takes it away.
+/// After a note's time, or after a restart of the machine, one call tries again and removes it.
 #[test]
 fn a_note_that_is_old_is_tried_out() {
     let sandbox = Sandbox::started();
     for times in ["1 2", "99999999999999 99999999999999"] {
-        let before = count(&sandbox);
+        let before = sandbox.succeeded_commands();
         fs::write(sandbox.file("trouble"), format!("wafcc-trouble 1\n1 {times}\nold\n.")).unwrap();
         wait_until("it was tried and reached", || {
-            runs(&sandbox);
-            note(&sandbox).is_empty()
+            assert_runs(&sandbox);
+            read_note(&sandbox).is_empty()
         });
-        runs(&sandbox);
-        assert!(count(&sandbox) > before);
+        assert_runs(&sandbox);
+        assert!(sandbox.succeeded_commands() > before);
     }
 }
 
-/// What stands in the note's place and is none does not hold up anything.
+/// Anything in the note's place that is not a note is ignored.
 #[test]
-fn what_is_no_note_is_no_obstacle() {
+fn other_files_in_place_of_the_note_are_ignored() {
     let sandbox = Sandbox::started();
     let path = sandbox.file("trouble");
     rustix::fs::mknodat(
@@ -191,15 +194,15 @@ fn what_is_no_note_is_no_obstacle() {
         0,
     )
     .unwrap();
-    runs(&sandbox);
+    assert_runs(&sandbox);
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    runs(&sandbox);
+    assert_runs(&sandbox);
     fs::remove_dir(&path).unwrap();
     fs::write(sandbox.path("stranger"), "kept").unwrap();
     symlink(sandbox.path("stranger"), &path).unwrap();
-    runs(&sandbox);
+    assert_runs(&sandbox);
     assert_eq!(fs::read_to_string(sandbox.path("stranger")).unwrap(), "kept");
     fs::set_permissions(sandbox.path("stranger"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(count(&sandbox), 3);
+    assert_eq!(sandbox.succeeded_commands(), 3);
 }

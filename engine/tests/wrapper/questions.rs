@@ -1,10 +1,10 @@
-//! What `wafcc` asks of an engine about its store, and what it makes of the answer; the engine is the test's own.
+//! Questions of `wafcc` to an engine about its store, and how it prints the answers. The test plays the engine.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::thread::JoinHandle;
 
-use crate::support::sandbox::{run, Said, Sandbox};
+use crate::support::sandbox::{run, ProgramOutput, Sandbox};
 use crate::support::wrapper;
 use wafengine::bytes::frame::Inbox;
 use wafengine::report::explanation::Explanation;
@@ -12,7 +12,7 @@ use wafengine::report::question::{self, Answer, Question};
 use wafengine::report::statistics::Statistics;
 use wafengine::wire::{Known, Reply, Request, FRAME_CAP};
 
-/// Serves one client: greets it, answers its question, and tells what that was.
+/// Serves one client: greets it, answers its question, and returns the question.
 fn serve(sandbox: &Sandbox, answer: Answer) -> JoinHandle<Option<Question>> {
     let listener = UnixListener::bind(sandbox.socket()).unwrap();
     std::thread::spawn(move || {
@@ -49,9 +49,9 @@ fn welcome() -> Reply {
     }
 }
 
-/// What `wafcc` with these options said to this answer, and what it had asked for.
+/// What `wafcc` prints for these options and this answer, and the request that it sent.
 #[track_caller]
-fn put(args: &[&str], answer: Answer) -> (question::Request, Said) {
+fn run_with_answer(args: &[&str], answer: Answer) -> (question::Request, ProgramOutput) {
     let sandbox = Sandbox::new();
     let asked = serve(&sandbox, answer);
     let said = run(wrapper::wafcc(&sandbox).args(args).current_dir("/usr"));
@@ -71,23 +71,23 @@ fn statistics() -> Statistics {
     }
 }
 
-/// Statistics come as a table, with reasons on request, and as JSON.
+/// Statistics are a table, with all reasons on request, or JSON.
 #[test]
 fn statistics_are_shown() {
     let answer = || Answer::Statistics(Box::new(statistics()));
-    let (request, said) = put(&["-s"], answer());
+    let (request, said) = run_with_answer(&["-s"], answer());
     assert_eq!(request, question::Request::Statistics);
     assert_eq!(said.succeeded(), statistics().show(false));
-    let (_, said) = put(&["--show-stats", "--verbose"], answer());
+    let (_, said) = run_with_answer(&["--show-stats", "--verbose"], answer());
     assert!(said.succeeded().contains("a header changed"));
-    let (_, said) = put(&["--json", "-s"], answer());
+    let (_, said) = run_with_answer(&["--json", "-s"], answer());
     let json: serde_json::Value = serde_json::from_str(&said.succeeded()).unwrap();
     assert_eq!(Statistics::from_json(&json), Ok(statistics()));
 }
 
-/// What was removed is said.
+/// The number of removed entries is printed.
 #[test]
-fn removals_are_told() {
+fn removals_are_reported() {
     let answer = || Answer::Removed {
         entries: 2,
         bytes: 1500,
@@ -100,13 +100,13 @@ fn removals_are_told() {
             question::Request::Evict { seconds: 172_800 },
         ),
     ] {
-        let (asked, said) = put(args, answer());
+        let (asked, said) = run_with_answer(args, answer());
         assert_eq!(asked, request);
         assert_eq!(said.succeeded(), "Removed 2 entries, 1.5 kB\n");
     }
 }
 
-/// An output is asked for by its absolute path, and the explanation printed line by line.
+/// The request has the absolute path of the output. The explanation is printed line by line.
 #[test]
 fn an_explanation_is_printed() {
     let explanation = Explanation {
@@ -115,7 +115,7 @@ fn an_explanation_is_printed() {
         why: vec!["/usr/a.h has changed".to_owned(), "so has b.h".to_owned()],
         ..Explanation::default()
     };
-    let (request, said) = put(&["--explain", "out/a.o"], Answer::Explanations(vec![explanation]));
+    let (request, said) = run_with_answer(&["--explain", "out/a.o"], Answer::Explanations(vec![explanation]));
     let output = Some("/usr/out/a.o".to_owned());
     assert_eq!(request, question::Request::Explain { output });
     assert_eq!(
@@ -124,23 +124,23 @@ fn an_explanation_is_printed() {
     );
 }
 
-/// An engine that runs is told of a setting that it heeds.
+/// A running engine gets the new value of its settings.
 #[test]
-fn an_engine_is_told_of_its_settings() {
-    let (request, said) = put(&["--max-size", "3G"], Answer::Done);
+fn a_running_engine_gets_its_new_settings() {
+    let (request, said) = run_with_answer(&["--max-size", "3G"], Answer::Done);
     let (name, value) = ("max_size".to_owned(), "3G".to_owned());
     assert_eq!(request, question::Request::Set { name, value });
     assert_eq!(said.succeeded(), "");
 }
 
-/// A refusal is one line and a status.
+/// A refusal is one line and an exit status.
 #[test]
-fn a_refusal_is_told() {
-    let (_, said) = put(&["-z"], Answer::Refusal("another store".to_owned()));
+fn a_refusal_is_reported() {
+    let (_, said) = run_with_answer(&["-z"], Answer::Refusal("another store".to_owned()));
     assert_eq!((said.status, &*said.stderr), (Some(1), "wafcc: another store\n"));
 }
 
-/// The real engine answers, and goes on to serve.
+/// The real engine answers, and goes on serving.
 #[test]
 fn a_real_engine_answers() {
     let sandbox = Sandbox::new();

@@ -1,13 +1,13 @@
-//! Whatever call the system refuses, in a container or on an old kernel, a compile ends as it does without us.
+//! Whichever system call is refused, in a container or by an old kernel, a compile ends as it does without the wrapper.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::sandbox::{run, Said, Sandbox};
+use crate::support::sandbox::{run, ProgramOutput, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
-/// What wrapper and engine ask of the system, or would on another machine, as `strace -f` shows it.
+/// The system calls of wrapper and engine, here and on other machines, as `strace -f` shows them.
 const CALLS: &[(&str, libc::c_long)] = &[
     ("accept4", libc::SYS_accept4),
     ("bind", libc::SYS_bind),
@@ -110,7 +110,7 @@ const CALLS: &[(&str, libc::c_long)] = &[
     ("unlink", libc::SYS_unlink),
 ];
 
-/// The launcher, which is compiled once for a test.
+/// The launcher, compiled once for a test.
 fn make_launcher(sandbox: &Sandbox) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probes/refuse.c");
     let launcher = sandbox.path("refuse");
@@ -128,15 +128,21 @@ fn make_launcher(sandbox: &Sandbox) -> Option<PathBuf> {
     None
 }
 
-/// What came of a compile, and what it has made.
-fn compile(sandbox: &Sandbox, launcher: &Path, call: libc::c_long, error: i32, wrapper: &[&str]) -> (Said, Vec<u8>) {
+/// The result of a compile, and the files that it has made.
+fn compile(
+    sandbox: &Sandbox,
+    launcher: &Path,
+    call: libc::c_long,
+    error: i32,
+    wrapper: &[&str],
+) -> (ProgramOutput, Vec<u8>) {
     let mut command = wrapper::clean(sandbox.command(launcher), sandbox);
     command
         .args([&call.to_string(), &error.to_string()])
         .args(wrapper)
         .args(["gcc", "-c", "a.c", "-o", "a.o"])
         .env("WAFD_PATIENCE", "2")
-        // An engine that nobody can reach cannot be told to leave.
+        // An engine that cannot be reached cannot be asked to stop.
         .env("WAFD_IDLE", "1")
         .current_dir(sandbox.path(""));
     let said = run(&mut command);
@@ -146,7 +152,7 @@ fn compile(sandbox: &Sandbox, launcher: &Path, call: libc::c_long, error: i32, w
 }
 
 #[track_caller]
-fn nothing_is_lost(error: i32) {
+fn compile_with_each_call_refused(error: i32) {
     let tools = Sandbox::new();
     let Some(launcher) = make_launcher(&tools) else {
         return;
@@ -157,7 +163,7 @@ fn nothing_is_lost(error: i32) {
         let sandbox = Sandbox::new();
         fs::write(sandbox.path("a.c"), "int f(void) { return 1; }\n").unwrap();
         let (plain, object) = compile(&sandbox, &launcher, *call, error, &[]);
-        // The first starts the engine, the second finds it, or what the first has noted.
+        // The first call starts the engine. The second one finds it, or the note of the first one.
         for round in 1..=2 {
             let (said, made) = compile(&sandbox, &launcher, *call, error, &[WAFCC]);
             if said.status != plain.status || made != object {
@@ -168,19 +174,19 @@ fn nothing_is_lost(error: i32) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The system says that it is not permitted.
+/// The system refuses with EPERM.
 #[test]
-fn what_is_not_permitted_fails_nothing() {
-    nothing_is_lost(libc::EPERM);
+fn calls_that_are_not_permitted_fail_no_compile() {
+    compile_with_each_call_refused(libc::EPERM);
 }
 
-/// The system says that it knows no such call.
+/// The system refuses with ENOSYS.
 #[test]
-fn what_the_system_does_not_know_fails_nothing() {
-    nothing_is_lost(libc::ENOSYS);
+fn unknown_calls_fail_no_compile() {
+    compile_with_each_call_refused(libc::ENOSYS);
 }
 
-/// An engine that lives under such a filter does not serve who lives without: it leaves, and the next one serves.
+/// An engine with such a filter does not serve a client without: it leaves, and the next engine serves.
 #[test]
 fn an_engine_in_a_cell_makes_room() {
     let sandbox = Sandbox::new();

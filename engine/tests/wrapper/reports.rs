@@ -1,4 +1,5 @@
-//! What is told is true: each request has an explanation of its own, whatever is not stored is counted, and paths are what they are.
+//! Reports are correct: each request has its own explanation, every result that is not stored is counted, and paths are
+//! exact.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,12 +9,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use crate::support::order::shell;
-use crate::support::sandbox::{run, wait_until, Said, Sandbox};
+use crate::support::sandbox::{run, wait_until, ProgramOutput, Sandbox};
 use crate::support::wrapper;
 use serde_json::Value;
 use wafengine::wire::{Caching, Reply, Request, Told, UnstoredReason, Verdict};
 
-/// A folder with a store, whose name a test may choose.
+/// A project with a store, whose name the test chooses.
 struct Project {
     sandbox: Sandbox,
     store: PathBuf,
@@ -39,23 +40,23 @@ impl Project {
         command
     }
 
-    fn say(&self, line: &str) -> Said {
+    fn run_wafcc(&self, line: &str) -> ProgramOutput {
         run(&mut self.wafcc(line))
     }
 
     fn statistics(&self) -> Value {
-        serde_json::from_str(&self.say("--show-stats --json").succeeded()).unwrap()
+        serde_json::from_str(&self.run_wafcc("--show-stats --json").succeeded()).unwrap()
     }
 
     fn count(&self, name: &str) -> u64 {
         self.statistics()[name].as_u64().unwrap()
     }
 
-    /// Compiles until it is a hit.
+    /// Compiles until the result is a hit.
     fn store(&self, line: &str) {
         wait_until("it is a hit", || {
             let before = self.count("hits");
-            self.say(line).succeeded();
+            self.run_wafcc(line).succeeded();
             self.count("hits") > before
         });
     }
@@ -63,47 +64,47 @@ impl Project {
 
 impl Drop for Project {
     fn drop(&mut self) {
-        let _ = self.say("--shutdown");
+        let _ = self.run_wafcc("--shutdown");
     }
 }
 
-/// A command that is not cached has its own explanation: the hit before it is none of its own.
+/// A command that is not cached has its own explanation, not that of an earlier hit.
 #[test]
 fn a_command_that_is_not_cached_is_explained() {
     let project = Project::new();
     fs::write(project.sandbox.path("a.c"), "int main(void) { return 0; }\n").unwrap();
     project.store("gcc -c a.c -o a.o");
-    assert!(project.say("--explain a.o").succeeded().contains("a.o: hit"));
-    project.say("gcc a.c -o a.o").succeeded();
-    let told = project.say("--explain a.o").succeeded();
+    assert!(project.run_wafcc("--explain a.o").succeeded().contains("a.o: hit"));
+    project.run_wafcc("gcc a.c -o a.o").succeeded();
+    let told = project.run_wafcc("--explain a.o").succeeded();
     assert!(told.contains("a.o: uncached: called for linking"), "{told}");
 }
 
-/// A command whose output is not known is told by its line; several outputs are told at once.
+/// A command whose output is not known is shown by its command line. Several outputs are explained at once.
 #[test]
-fn all_that_was_asked_for_is_told() {
+fn every_request_is_explained() {
     let project = Project::new();
-    assert!(project.say("run -- sh -c false").status == Some(1));
+    assert!(project.run_wafcc("run -- sh -c false").status == Some(1));
     wait_until("its end is told", || {
-        let told = project.say("--explain").succeeded();
+        let told = project.run_wafcc("--explain").succeeded();
         assert!(told.contains("the command sh -c false: miss"), "{told}");
         told.contains("not stored: it failed")
     });
-    project.say("gcc --version").succeeded();
-    let told = project.say("--explain").succeeded();
+    project.run_wafcc("gcc --version").succeeded();
+    let told = project.run_wafcc("--explain").succeeded();
     assert!(told.contains("the command gcc --version: uncached"), "{told}");
     project.store("gcc -c a.c");
     project.store("gcc -c b.c");
-    let told = project.say("--explain a.o b.o c.o").succeeded();
+    let told = project.run_wafcc("--explain a.o b.o c.o").succeeded();
     let lines: Vec<_> = told.lines().collect();
     assert_eq!(lines.len(), 3, "{told}");
     assert!(lines[0].contains("a.o: hit") && lines[1].contains("b.o: hit"), "{told}");
     assert!(lines[2].ends_with("c.o: not asked for, or forgotten"), "{told}");
 }
 
-/// An output that something else has written since says so.
+/// The explanation says if another program has written the output since.
 #[test]
-fn an_output_that_was_written_since_is_told_as_such() {
+fn an_output_that_was_written_since_is_reported() {
     let project = Project::new();
     project.store("gcc -c a.c");
     let object = fs::File::options()
@@ -113,13 +114,13 @@ fn an_output_that_was_written_since_is_told_as_such() {
     object
         .set_modified(SystemTime::now() + Duration::from_secs(3600))
         .unwrap();
-    let told = project.say("--explain a.o").succeeded();
+    let told = project.run_wafcc("--explain a.o").succeeded();
     assert!(told.contains("it was written again after that"), "{told}");
 }
 
-/// A compile that is cached anew takes the place of the entry that would have been a hit; one for another header stays.
+/// With `recache` a compile replaces the entry that would have been a hit. An entry for another header stays.
 #[test]
-fn what_is_cached_anew_is_replaced() {
+fn recache_replaces_the_entry() {
     let project = Project::new();
     fs::write(project.sandbox.path("a.c"), "#include \"a.h\"\n").unwrap();
     for text in ["int a;\n", "int b;\n"] {
@@ -138,9 +139,9 @@ fn what_is_cached_anew_is_replaced() {
     assert_eq!(project.count("entries"), 2);
 }
 
-/// A command that was ended before its time is counted as not stored, by its reason, and its client hears the same.
+/// A command that was ended early is counted as not stored, with its reason. Its client gets the same reason.
 #[test]
-fn what_is_ended_is_counted() {
+fn commands_that_were_ended_are_counted() {
     let project = Project::new();
     let mut start = wrapper::clean(project.sandbox.wafd(&["start"]), &project.sandbox);
     run(start.env("WAFCC_DIR", &project.store)).succeeded();
@@ -170,7 +171,7 @@ fn what_is_ended_is_counted() {
     });
 }
 
-/// A store whose name is not UTF-8 works, and is shown: as its bytes where a path is wanted, as text that tells them elsewhere.
+/// A store whose name is not UTF-8 works. It is shown as its bytes if a path is wanted, and as escaped text elsewhere.
 #[test]
 fn a_store_need_not_be_utf_8() {
     let project = Project::with_store(b"st\xff\\re");
@@ -178,13 +179,13 @@ fn a_store_need_not_be_utf_8() {
     let mut ask = project.wafcc("--get-config store");
     let path = ask.stdout(Stdio::piped()).output().unwrap().stdout;
     assert_eq!(path.strip_suffix(b"\n"), Some(project.store.as_os_str().as_bytes()));
-    let told = project.say("--show-config").succeeded();
+    let told = project.run_wafcc("--show-config").succeeded();
     assert!(
         told.contains("(place) store = ") && told.contains(r"/st\xff\x5cre"),
         "{told}"
     );
-    assert!(project.say("--explain a.o").succeeded().contains("a.o: hit"));
-    project.say("--clear").succeeded();
+    assert!(project.run_wafcc("--explain a.o").succeeded().contains("a.o: hit"));
+    project.run_wafcc("--clear").succeeded();
     assert_eq!(project.count("entries"), 0);
     let runtime = run(&mut project.wafcc("--get-config runtime_dir")).succeeded();
     let mut status = project.sandbox.wafd(&["status", "--json"]);
@@ -203,7 +204,7 @@ fn a_store_need_not_be_utf_8() {
     );
 }
 
-/// Sources and outputs whose names are not UTF-8 are cached and told apart.
+/// Sources and outputs whose names are not UTF-8 are cached, and are not confused.
 #[test]
 fn names_of_files_need_not_be_utf_8() {
     let project = Project::new();
@@ -241,8 +242,8 @@ fn names_of_files_need_not_be_utf_8() {
     }
 }
 
-/// In a folder with a default access control list, what is restored has the rights that a compiler's own output has there, with
-/// any umask; and it is replaced as any output is.
+/// In a folder with a default access control list, restored outputs get the same permissions as a compiler's own
+/// outputs, with any umask, and replace outputs as usual.
 #[test]
 fn default_access_control_lists_hold() {
     let project = Project::new();
@@ -278,7 +279,7 @@ fn default_access_control_lists_hold() {
             shell(&cached);
             project.count("hits") > before
         });
-        // Over what is there, and where nothing is.
+        // With an output in place, and without one.
         for prepare in [":", "rm -f cached.o plain.o"] {
             let before = project.count("hits");
             shell(&format!("{prepare}; {cached}; gcc -c ../a.c -o plain.o"));

@@ -1,11 +1,11 @@
-//! What can be set for `wafcc`, where, and what it says of that.
+//! The settings of `wafcc`: where they are set, and how it shows them.
 
 use std::fs;
 
-use crate::support::sandbox::{run, Said, Sandbox};
+use crate::support::sandbox::{run, ProgramOutput, Sandbox};
 use crate::support::wrapper;
 
-fn say(sandbox: &Sandbox, args: &[&str], variables: &[(&str, &str)]) -> Said {
+fn run_wafcc(sandbox: &Sandbox, args: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
     let mut command = wrapper::wafcc(sandbox);
     command.args(args).envs(variables.iter().copied());
     run(&mut command)
@@ -21,7 +21,7 @@ fn write(sandbox: &Sandbox, path: &str, text: &str) -> String {
 const USER: &str = "home/.config/wafcc/wafcc.conf";
 const STORE: &str = "home/.cache/wafcc/wafcc.conf";
 
-/// Variables are above the user's file, that above the store's, and each value is shown with its origin.
+/// Variables override the user's file, which overrides the store's. Each value is shown with its origin.
 #[test]
 fn settings_are_shown_with_their_origin() {
     let sandbox = Sandbox::new();
@@ -31,7 +31,7 @@ fn settings_are_shown_with_their_origin() {
         "# mine\nmax_size = 2G\nnamespace = user\nbase_dir = /user\n",
     );
     let store = write(&sandbox, STORE, "max_size = 1G\naudit = 5\nnamespace = store\n");
-    let text = say(&sandbox, &["--show-config"], &[("WAFCC_NAMESPACE", "variable")]).succeeded();
+    let text = run_wafcc(&sandbox, &["--show-config"], &[("WAFCC_NAMESPACE", "variable")]).succeeded();
     for line in [
         format!("({user}) max_size = 2G"),
         format!("({store}) audit = 5"),
@@ -46,7 +46,7 @@ fn settings_are_shown_with_their_origin() {
     }
 }
 
-/// The XDG folders and `WAFCC_CONFIGPATH` are where settings are then looked for, the latter alone.
+/// The XDG variables choose the folders of the files. `WAFCC_CONFIGPATH` names the only file.
 #[test]
 fn files_are_where_the_environment_says() {
     let sandbox = Sandbox::new();
@@ -55,7 +55,7 @@ fn files_are_where_the_environment_says() {
     write(&sandbox, "config/wafcc/wafcc.conf", "namespace = xdg\n");
     let chosen = write(&sandbox, "chosen", "namespace = chosen\n");
     let config = sandbox.name("config");
-    let get = |name, variables: &[(&str, &str)]| say(&sandbox, &["-k", name], variables).succeeded();
+    let get = |name, variables: &[(&str, &str)]| run_wafcc(&sandbox, &["-k", name], variables).succeeded();
     assert_eq!(get("namespace", &[]), "home\n");
     assert_eq!(get("audit", &[]), "5\n");
     assert_eq!(get("namespace", &[("XDG_CONFIG_HOME", &config)]), "xdg\n");
@@ -67,13 +67,14 @@ fn files_are_where_the_environment_says() {
     assert_eq!(store, format!("{cache}/wafcc\n"));
 }
 
-/// A setting is written where it is read, everything else in the file stays, and a store's file is the store's.
+/// A setting is written to the file from which it is read, and the rest of the file stays. For a store, that is the
+/// store's file.
 #[test]
 fn a_setting_can_be_written() {
     let sandbox = Sandbox::new();
     let user = write(&sandbox, USER, "# mine\nmax_size = 2G\n");
     assert_eq!(
-        say(&sandbox, &["--max-size", "3G", "-o", "namespace = a"], &[]).succeeded(),
+        run_wafcc(&sandbox, &["--max-size", "3G", "-o", "namespace = a"], &[]).succeeded(),
         ""
     );
     assert_eq!(
@@ -81,7 +82,10 @@ fn a_setting_can_be_written() {
         "# mine\nmax_size = 3G\nnamespace = a\n"
     );
     let store = [("WAFCC_DIR", &*sandbox.name("store"))];
-    assert_eq!(say(&sandbox, &["--set-config", "max_size=4Gi"], &store).succeeded(), "");
+    assert_eq!(
+        run_wafcc(&sandbox, &["--set-config", "max_size=4Gi"], &store).succeeded(),
+        ""
+    );
     let own = fs::read_to_string(sandbox.path("store/wafcc.conf")).unwrap();
     assert_eq!(own, "max_size = 4Gi\n");
     assert_eq!(
@@ -89,30 +93,30 @@ fn a_setting_can_be_written() {
         1,
         "nothing is left over"
     );
-    // The user's file is above that of any store.
-    assert_eq!(say(&sandbox, &["-k", "max_size"], &store).succeeded(), "3G\n");
+    // The user's file overrides that of any store.
+    assert_eq!(run_wafcc(&sandbox, &["-k", "max_size"], &store).succeeded(), "3G\n");
     assert!(!sandbox.socket().exists(), "no engine is started for that");
 }
 
-/// A link to a file of settings that is kept elsewhere stays a link.
+/// If the file of settings is a link, it stays a link.
 #[test]
 fn a_linked_file_stays_linked() {
     let sandbox = Sandbox::new();
     let kept = write(&sandbox, "dotfiles/wafcc.conf", "");
     fs::create_dir_all(sandbox.path(USER).parent().unwrap()).unwrap();
     std::os::unix::fs::symlink(&kept, sandbox.path(USER)).unwrap();
-    say(&sandbox, &["--audit", "2%"], &[]).succeeded();
+    run_wafcc(&sandbox, &["--audit", "2%"], &[]).succeeded();
     assert_eq!(fs::read_to_string(kept).unwrap(), "audit = 2%\n");
     assert!(fs::symlink_metadata(sandbox.path(USER)).unwrap().is_symlink());
 }
 
-/// Mistakes in files and variables are named, with the nearest name; and no command fails because of them.
+/// Mistakes in files and variables are reported with the nearest known name, and no command fails because of them.
 #[test]
 fn mistakes_are_named_and_stop_no_command() {
     let sandbox = Sandbox::started();
     let user = write(&sandbox, USER, "max_sise = 2G\naudit = much\nnothing\n");
     let bad = [("WAFCC_COMPRESSION", "zip")];
-    let said = say(&sandbox, &["--show-config"], &bad);
+    let said = run_wafcc(&sandbox, &["--show-config"], &bad);
     assert_eq!(said.status, Some(1));
     assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
     for part in [
@@ -123,23 +127,23 @@ fn mistakes_are_named_and_stop_no_command() {
     ] {
         assert!(said.stderr.contains(part), "{part} in {said:?}");
     }
-    let said = say(&sandbox, &["echo", "fine"], &bad);
+    let said = run_wafcc(&sandbox, &["echo", "fine"], &bad);
     assert_eq!((&*said.stdout, &*said.stderr, said.status), ("fine\n", "", Some(0)));
 }
 
-/// The file can disable the engine, and a variable can enable it again.
+/// A file can disable the engine, and a variable can enable it again.
 #[test]
 fn a_file_can_disable() {
     let sandbox = Sandbox::started();
     write(&sandbox, USER, "disable = true\n");
     let count = || sandbox.status()["totals"]["succeeded"].clone();
-    say(&sandbox, &["true"], &[]).succeeded();
+    run_wafcc(&sandbox, &["true"], &[]).succeeded();
     assert_eq!(count(), 0);
-    say(&sandbox, &["true"], &[("WAFCC_DISABLE", "no")]).succeeded();
+    run_wafcc(&sandbox, &["true"], &[("WAFCC_DISABLE", "no")]).succeeded();
     assert_eq!(count(), 1);
 }
 
-/// What cannot be written or does not exist is one line and a status.
+/// A setting that cannot be written or does not exist is one line and an exit status.
 #[test]
 fn mistakes_on_the_command_line_are_one_line() {
     let sandbox = Sandbox::new();
@@ -155,7 +159,7 @@ fn mistakes_on_the_command_line_are_one_line() {
         (&["-o", "cache_dir=/x"], &[("WAFCC_DIR", &*store)], 1, "unset WAFCC_DIR"),
         (&["-o", "max_size=5Q"], &[], 2, "5G"),
     ] {
-        let said = say(&sandbox, args, variables);
+        let said = run_wafcc(&sandbox, args, variables);
         assert_eq!(said.status, Some(status), "{args:?}: {said:?}");
         assert_eq!(said.stderr.lines().count(), 1, "{args:?}: {said:?}");
         assert!(

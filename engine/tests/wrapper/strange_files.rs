@@ -1,4 +1,4 @@
-//! What stands in the place of a file of ours and would have us wait for ever: FIFOs, sockets, folders, links to devices.
+//! FIFOs, sockets, folders and links to devices in the place of our files, which could block for ever.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,11 +11,11 @@ use crate::support::wrapper;
 
 const KINDS: [&str; 4] = ["fifo", "socket", "folder", "link"];
 
-fn put(kind: &str, path: &Path) {
+fn place(kind: &str, path: &Path) {
     let _ = fs::remove_file(path);
     match kind {
         "fifo" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
-        // Its name is all that is needed of it, and a long one does not fit into an address.
+        // Only its name is needed. A long name does not fit into a socket's address.
         "socket" => {
             let short = std::env::temp_dir().join(format!("ws{}-{}", std::process::id(), sandbox::unique()));
             drop(UnixListener::bind(&short).unwrap());
@@ -61,7 +61,7 @@ fn hits(sandbox: &Sandbox) -> u64 {
 
 fn filled() -> Sandbox {
     let sandbox = Sandbox::new();
-    // Large enough for a file of its own.
+    // Large enough to be in a file of its own.
     let lines: String = (0..300)
         .map(|i| format!("int f{i}(int x) {{ return x + {i}; }}\n"))
         .collect();
@@ -75,7 +75,7 @@ fn filled() -> Sandbox {
     sandbox
 }
 
-/// Whatever file of the store is something else, before the engine starts or while it runs, a compile ends well.
+/// Whichever file of the store is replaced, before the engine starts or while it runs, a compile ends normally.
 #[test]
 fn strange_files_of_the_store_are_a_miss() {
     let sandbox = filled();
@@ -90,14 +90,14 @@ fn strange_files_of_the_store_are_a_miss() {
             continue;
         }
         fs::copy(file, &kept).unwrap();
-        put(kind, file);
+        place(kind, file);
         compiles(&sandbox, &format!("{name} is a {kind}"));
         let _ = sandbox.run(&["stop"]);
         sandbox.wait_until_empty();
         remove(file);
         fs::copy(&kept, file).unwrap();
         compiles(&sandbox, &format!("{name} was a {kind}"));
-        put("fifo", file);
+        place("fifo", file);
         compiles(&sandbox, &format!("{name} became a fifo"));
         let _ = sandbox.run(&["stop"]);
         sandbox.wait_until_empty();
@@ -106,9 +106,9 @@ fn strange_files_of_the_store_are_a_miss() {
     }
 }
 
-/// The same of the files in the engine's folder, and of the settings.
+/// The same for the files in the engine's folder, and for the settings.
 #[test]
-fn strange_files_of_the_engine_hold_up_nothing() {
+fn strange_files_of_the_engine_do_not_block() {
     let sandbox = filled();
     let mut files = files_in(sandbox.runtime());
     files.extend(["tcp", "trouble", "verdicts"].map(|ending| sandbox.file(ending)));
@@ -118,7 +118,7 @@ fn strange_files_of_the_engine_hold_up_nothing() {
     for file in files {
         for kind in KINDS {
             remove(&file);
-            put(kind, &file);
+            place(kind, &file);
             compiles(&sandbox, &format!("{} is a {kind}", file.display()));
             remove(&file);
             let _ = sandbox.run(&["stop"]);

@@ -1,7 +1,7 @@
-// A list of cards that changes under the reader's hands: what is open stays open, what is focused stays focused.
+// A list of cards that changes while the user reads it: open cards stay open, and the focus stays.
 //
-// A card is {key, name, note, side, tone, share, facts, code}: texts, a part of 1 or null, pairs of texts, a command line. All that
-// is shown is set as text; nothing is ever read as HTML.
+// A card is {key, name, note, side, tone, share, facts, code}: texts, a fraction of 1 or null, pairs of texts, a
+// command line. Everything is set as text, never as HTML.
 
 export function element(tag, name, text) {
 	const made = document.createElement(tag);
@@ -88,7 +88,7 @@ export class List {
 		root.addEventListener("focusin", (event) => this.reach(event.target.closest(".head")));
 	}
 
-	// Cards in their order; `none` is said where there are none.
+	// Shows cards in this order. `none` is the text for an empty list.
 	show(cards, none) {
 		const focused = document.activeElement;
 		const held = this.root.contains(focused) ? focused : null;
@@ -135,7 +135,7 @@ export class List {
 		return [...this.root.querySelectorAll(".head")];
 	}
 
-	// Tab comes back to where one was.
+	// Tab returns to the card that had the focus.
 	reach(head) {
 		if (head) {
 			this.heads().forEach((other) => { other.tabIndex = other === head ? 0 : -1; });

@@ -1,12 +1,12 @@
-// The page: hears the news, shows them, and does what keys say.
+// The page: receives the news, shows them, and handles the keys.
 
 import { List, setBar, setFacts, setText } from "./list.js";
 import * as show from "./show.js";
 import { draw, WINDOW } from "./spark.js";
 import { count, duration, memory, share, size, waits } from "./text.js";
 
-const AGAIN = 1000; // milliseconds until a lost connection is tried again
-const RATE = 20; // samples that a hit rate is of
+const AGAIN = 1000; // milliseconds before a lost connection is tried again
+const RATE = 20; // the number of samples for a hit rate
 const SECTIONS = ["builds", "slots", "misses", "cache", "parked", "tiers", "engine"];
 
 const $ = (id) => document.getElementById(id);
@@ -17,7 +17,7 @@ let news = null;
 let paused = false;
 let hearing = null;
 
-// ---- hearing
+// ---- receiving
 
 async function hear() {
 	const abort = new AbortController();
@@ -52,7 +52,7 @@ function stop(words) {
 	tell("lost", "ended", words);
 }
 
-// Lines of JSON, until the end; true if the dashboard says that it ends.
+// Reads lines of JSON until the end. True if the dashboard says that it ends.
 async function read(body) {
 	const reader = body.pipeThrough(new TextDecoderStream()).getReader();
 	let text = "";
@@ -79,7 +79,7 @@ function take(told) {
 		samples = told.samples;
 		return;
 	}
-	// The latest of the past comes once more, as news.
+	// The latest sample of the history comes again with the news.
 	if (!samples.length || samples[samples.length - 1][0] < told.sample[0]) {
 		samples.push(told.sample);
 	}
@@ -146,7 +146,7 @@ function showTile(name, value, note, points, most, label) {
 	}
 }
 
-// Of the requests between two samples; null where there were none, or counts began anew.
+// The hit rate between two samples. Null if there were no requests, or the counts began anew.
 function rate(before, now) {
 	const [hits, misses] = [now[4] - before[4], now[5] - before[5]];
 	const is = now[4] != null && before[4] != null && hits >= 0 && misses >= 0 && hits + misses > 0;
@@ -230,7 +230,7 @@ document.addEventListener("keydown", onKey);
 $("filter").addEventListener("input", refilter);
 $("pause").addEventListener("click", pause);
 $("keys").addEventListener("click", () => $("help").showModal());
-// Nobody is asked for a page that nobody sees.
+// A hidden page asks for nothing.
 document.addEventListener("visibilitychange", () => {
 	if (document.hidden) {
 		hearing?.abort();

@@ -1,4 +1,4 @@
-// What a report says, as cards and texts. Pure but for the slots, which keep their commands.
+// Turns a report into cards and texts. Pure except for the slots, which remember their commands.
 
 import { ago, base, brief, count, duration, line, memory, plural, share, size } from "./text.js";
 
@@ -40,7 +40,7 @@ export function builds(report) {
 	}).sort((one, other) => (one.key < other.key ? -1 : 1));
 }
 
-// Slots have no numbers in the engine: a command keeps the place that it is first seen in.
+// The engine does not number its slots: a command keeps the row in which it is first shown.
 export class Slots {
 	constructor() {
 		this.places = [];
@@ -69,7 +69,7 @@ export class Slots {
 	}
 }
 
-const FREE = 32; // so many free slots have a line
+const FREE = 32; // the most free slots that are shown
 
 export function slots(places, report) {
 	const names = new Map((report?.sessions ?? []).map((build) => [build.id, base(build.name)]));

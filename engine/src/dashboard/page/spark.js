@@ -1,13 +1,13 @@
-// A line of what a number was in the last minutes.
+// Draws a number over the last minutes as a line.
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 240;
 const HEIGHT = 40;
 export const WINDOW = 300_000; // milliseconds
-const LEAST = 60_000; // a shorter past does not fill the width
-const GAP = 3_000; // nobody looked meanwhile
+const LEAST = 60_000; // a shorter history does not fill the width
+const GAP = 3_000; // no page was open meanwhile
 
-// Points are [milliseconds, value or null]; where one is missing the line is broken.
+// Points are [milliseconds, value or null]. The line is broken where a point is missing.
 export function draw(svg, points, most, label) {
 	svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
 	svg.setAttribute("preserveAspectRatio", "none");

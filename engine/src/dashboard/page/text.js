@@ -1,4 +1,4 @@
-// Numbers and names as people read them. Pure.
+// Numbers and names as users read them. Pure.
 
 const whole = new Intl.NumberFormat("en");
 
@@ -8,7 +8,7 @@ export function plural(n, one, many = one + "s") {
 	return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-// As wafcc shows sizes: powers of a thousand.
+// Powers of a thousand, as in wafcc.
 export function size(bytes) {
 	for (const [unit, name] of [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {
 		if (bytes >= unit) {
@@ -18,7 +18,7 @@ export function size(bytes) {
 	return `${count(bytes ?? 0)} B`;
 }
 
-// Of memory, where the kernel counts in KiB.
+// Sizes of memory, which the kernel counts in KiB.
 export function memory(kib) {
 	if (kib == null) {
 		return "unknown";
@@ -55,7 +55,7 @@ export function base(path) {
 	return parts.length ? parts[parts.length - 1] : String(path);
 }
 
-// What a command is about: its program, and what it makes or takes last.
+// A short name for a command: its program, and its source or output.
 export function brief(argv) {
 	if (!argv.length) {
 		return "(no arguments)";
@@ -67,7 +67,7 @@ export function brief(argv) {
 	return about ? `${base(argv[0])} ${source || at > 0 || glued ? base(about) : about}` : base(argv[0]);
 }
 
-// A line for a shell: words that it would take apart are quoted.
+// A line for a shell, with quotes where they are needed.
 export function line(argv) {
 	const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 	return argv.map(quote).join(" ");

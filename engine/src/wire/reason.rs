@@ -1,13 +1,14 @@
-//! What the cache did for a command, and why: numbers for programs, names to count by, and words for people.
+//! Reasons: why a greeting was refused, and what the cache did for a command. Numbers for programs, names for counts,
+//! and sentences for users.
 //!
-//! `docs/protocol.md` has the numbers. A name is a key of the statistics, and is kept in the store: it never changes. Several
-//! reasons may be counted under one name.
+//! `docs/protocol.md` has the numbers. A name is a key of the statistics and is kept in the store, so it never changes.
+//! Several reasons may have the same name.
 
 /// What the cache did for a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Known {
     #[default]
-    /// It ran, and nothing was looked up or stored.
+    /// The command ran. It was not looked up, and its result is not stored.
     Uncached = 0,
     Hit = 1,
     Miss = 2,
@@ -29,8 +30,8 @@ impl Known {
     }
 }
 
-/// An enum with one row for each reason: its number on the wire, the name under which it is counted, and the sentence for
-/// people. Without a sentence of its own, the name is the sentence; the place that knows more says more.
+/// An enum with one row for each reason: its number on the wire, the name under which it is counted, and the sentence
+/// for users. Without a sentence, the name is used. Code that knows more may use a more specific sentence.
 macro_rules! reasons {
     ($(#[$about:meta])* $enum:ident { $($variant:ident = $number:literal $name:literal $($sentence:literal)?,)* }) => {
         $(#[$about])*
@@ -49,14 +50,14 @@ macro_rules! reasons {
                 }
             }
 
-            /// Under which it is counted.
+            /// The name under which it is counted.
             pub fn name(self) -> &'static str {
                 match self {
                     $($enum::$variant => $name,)*
                 }
             }
 
-            /// For people, where no more is known.
+            /// The sentence for users, if nothing more specific is known.
             pub fn sentence(self) -> &'static str {
                 match self {
                     $($enum::$variant => [$($sentence,)? $name][0],)*
@@ -67,7 +68,19 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a command that could have been a hit was none.
+    /// Why a greeting was refused.
+    Why {
+        Version = 1 "version",
+        Token = 2 "token",
+        Place = 3 "place",
+        Crowded = 4 "crowded",
+        Leaving = 5 "leaving",
+        Greeting = 6 "greeting",
+    }
+}
+
+reasons! {
+    /// Why a command that could have been a hit was a miss.
     MissReason {
         New = 1 "not seen before" "it was not seen before",
         Changed = 2 "something has changed",
@@ -77,7 +90,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why the cache does not answer for a command.
+    /// Why a command cannot be cached.
     UncachedReason {
         NoProgram = 1 "no such program" "its program is not there",
         UnknownCompiler = 2 "compiler not known",
@@ -109,7 +122,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why nothing was stored of a miss.
+    /// Why the result of a miss was not stored.
     UnstoredReason {
         Running = 1 "it runs still",
         EngineEnded = 2 "the engine ended before it did",
@@ -154,7 +167,7 @@ impl UnstoredReason {
     }
 }
 
-/// Why nothing was stored of a miss.
+/// The same with the sentence for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unkept {
     pub why: UnstoredReason,
@@ -167,7 +180,7 @@ impl Unkept {
         Unkept { why, words }
     }
 
-    /// An input was made in the very moment in which the command started, as by the generator that ran right before it.
+    /// An input was written just before the command started, for example by a generator.
     pub fn came_too_early(&self) -> bool {
         self.why == UnstoredReason::InputsChanged
     }
@@ -179,7 +192,7 @@ impl From<UnstoredReason> for Unkept {
     }
 }
 
-/// What the client of a command is told of it.
+/// What the client of a command is told about the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     Uncached {
@@ -187,7 +200,7 @@ pub enum Told {
         words: String,
     },
     Hit {
-        /// Processor time that it took when it ran, in microseconds.
+        /// Processor time of the stored run, in microseconds.
         processor: u64,
     },
     Miss {
@@ -206,14 +219,14 @@ impl Told {
         }
     }
 
-    /// Nothing of a miss will be stored. The first reason stays.
+    /// The result of a miss will not be stored. The first reason stays.
     pub fn leave_unstored(&mut self, because: Unkept) {
         if let Told::Miss { unstored, .. } = self {
             unstored.get_or_insert(because);
         }
     }
 
-    /// All of it for people; nothing of a hit.
+    /// All reasons for users. Empty for a hit.
     pub fn show(&self) -> String {
         match self {
             Told::Hit { .. } => String::new(),
@@ -234,7 +247,7 @@ impl Told {
 mod tests {
     use super::*;
 
-    /// A number that is not known is refused, and no two reasons share a number.
+    /// An unknown number is refused, and no two reasons have the same number.
     #[test]
     fn each_reason_has_a_number_of_its_own() {
         macro_rules! check {
@@ -248,6 +261,7 @@ mod tests {
                 }
             };
         }
+        check!(Why);
         check!(MissReason);
         check!(UncachedReason);
         check!(UnstoredReason);

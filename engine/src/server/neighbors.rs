@@ -1,7 +1,7 @@
-//! Builds beside others: what each wants of its neighbours, and when its commands wait for them.
+//! Limits between builds that run at the same time: the memory brake, the load limit and the jobserver.
 //!
-//! A session's first command never waits here, so that nothing stands still; for every further one the brake is asked,
-//! then a token is taken.
+//! The first command of a session never waits here, so every build goes on. Each further one asks the brake, then takes
+//! a token.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustix::event::epoll;
 use serde_json::{json, Value};
 
 use super::connection::ConnectionKey;
-use super::requests::Broken;
+use super::requests::ConnectionError;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
 use super::timers::Alarm;
@@ -23,11 +23,11 @@ use crate::process::context::Adjustment;
 use crate::process::jobserver::{self, Pool};
 use crate::wire::{self, Strings};
 
-/// The kernel lets users change an autogroup ten times a second, all users together.
+/// The kernel allows ten changes of an autogroup a second, for all users together.
 const RATE: Duration = Duration::from_millis(150);
 const AUTOGROUP: &str = "/proc/self/autogroup";
 
-/// One build's.
+/// The limits of one build.
 #[derive(Default)]
 struct BuildLimits {
     key: u64,
@@ -38,23 +38,22 @@ struct BuildLimits {
     hold: Option<Hold>,
 }
 
-pub(super) struct Neighbours {
+pub(super) struct Neighbors {
     brake: Brake,
     builds: HashMap<SessionId, BuildLimits>,
-    /// An alarm is set.
     alarmed: bool,
-    /// The nice value of our autogroup; none when it is not ours alone.
+    /// The nice value of our autogroup. `None` if other programs are in it.
     autogroup: Option<i32>,
 }
 
-impl Neighbours {
-    pub(super) fn new(options: &Options) -> Neighbours {
+impl Neighbors {
+    pub(super) fn new(options: &Options) -> Neighbors {
         jobserver::sweep(options.folder.path(), &Folder::jobserver_prefix());
-        // Ours alone is the session that our guardian has made for us.
+        // The guardian is our parent. If it has made our session, the autogroup has no other programs.
         // SAFETY: plain system calls.
         let own_session = unsafe { libc::getsid(0) == libc::getppid() };
         let autogroup = own_session && std::path::Path::new(AUTOGROUP).exists();
-        Neighbours {
+        Neighbors {
             brake: Brake::new(Gauges::below(&options.gauges), options.no_brake),
             builds: HashMap::new(),
             alarmed: false,
@@ -62,26 +61,14 @@ impl Neighbours {
         }
     }
 
-    /// Whether a session may start a command beside those that it runs; if so, it has what it needs.
+    /// Whether a session may start a command beside its running ones. On yes, it holds the token for that.
     fn admits(&mut self, session: &SessionId, running: usize) -> bool {
-        if running == 0 {
-            if let Some(build) = self.builds.get_mut(session) {
-                build.hold = None;
-            }
-        } else {
-            let hold = self.hold(session);
-            if let Some(build) = self.builds.get_mut(session) {
-                build.hold = hold;
-            } else if hold.is_some() {
-                let build = BuildLimits {
-                    hold,
-                    ..BuildLimits::default()
-                };
-                self.builds.insert(*session, build);
-            }
-            if hold.is_some() {
-                return false;
-            }
+        let hold = if running == 0 { None } else { self.hold(session) };
+        if hold.is_some() || self.builds.contains_key(session) {
+            self.builds.entry(*session).or_default().hold = hold;
+        }
+        if hold.is_some() {
+            return false;
         }
         self.brake.started();
         true
@@ -104,8 +91,8 @@ impl Neighbours {
         (!pool.take()).then_some(Hold::Tokens)
     }
 
-    /// What a command of a session gets besides its client's context and environment.
-    pub(super) fn hand(
+    /// The descriptors and variables of a session's jobserver, added to the client's.
+    pub(super) fn with_jobserver(
         &mut self,
         session: &SessionId,
         adjustments: Arc<Vec<Adjustment>>,
@@ -155,7 +142,7 @@ impl Neighbours {
 }
 
 impl Server {
-    pub(super) fn on_policy(&mut self, key: ConnectionKey, policy: &wire::Policy) -> Result<(), Broken> {
+    pub(super) fn on_policy(&mut self, key: ConnectionKey, policy: &wire::Policy) -> Result<(), ConnectionError> {
         let Some(connection) = self.connections.get_mut(key) else {
             return Ok(());
         };
@@ -168,9 +155,8 @@ impl Server {
         };
         let session = client.session;
         let (jobs, ..) = self.slots.of(&session);
-        self.keys += 1;
-        let key = self.keys;
-        let build = self.neighbours.builds.entry(session).or_default();
+        let key = self.key();
+        let build = self.neighbors.builds.entry(session).or_default();
         build.no_brake = policy.no_brake;
         build.load = (policy.load > 0).then(|| f64::from(policy.load) / 100.0);
         if build.pool.is_some() {
@@ -185,23 +171,23 @@ impl Server {
         };
         match opened {
             Ok(pool) => build.pool = Some(pool),
-            // It builds all the same, only with as many commands as its -j says.
+            // The build works all the same, limited only by its -j.
             Err(error) => warn!("a build's jobserver cannot be used: {error}"),
         }
         Ok(())
     }
 
-    /// The next command that has a slot, and may start.
+    /// The next command that has a slot and may start.
     pub(super) fn grant(&mut self) -> Option<CommandKey> {
-        let neighbours = &mut self.neighbours;
-        self.slots.grant(|session, running| neighbours.admits(session, running))
+        let neighbors = &mut self.neighbors;
+        self.slots.grant(|session, running| neighbors.admits(session, running))
     }
 
     /// A command is over.
     pub(super) fn free_slot(&mut self, session: &SessionId) {
         self.slots.finish(session);
         let (_, running, _) = self.slots.of(session);
-        let pool = self.neighbours.builds.get_mut(session).and_then(|b| b.pool.as_mut());
+        let pool = self.neighbors.builds.get_mut(session).and_then(|b| b.pool.as_mut());
         if let Some(pool) = pool {
             pool.settle(running);
         }
@@ -213,24 +199,23 @@ impl Server {
         if self.sessions.has(session) || self.slots.of(session).1 > 0 {
             return;
         }
-        if let Some(BuildLimits { pool: Some(pool), .. }) = self.neighbours.builds.remove(session) {
+        if let Some(BuildLimits { pool: Some(pool), .. }) = self.neighbors.builds.remove(session) {
             if pool.watched {
                 let _ = epoll::delete(&self.epoll, pool.bell());
             }
         }
     }
 
-    /// Sees to it that commands which wait for something else than a slot are looked at again.
-    pub(super) fn await_neighbours(&mut self) {
+    /// Sees to it that commands which wait for the brake or for a token are tried again.
+    pub(super) fn watch_for_release(&mut self) {
         let mut alarm = false;
-        for (session, build) in &mut self.neighbours.builds {
+        for (session, build) in &mut self.neighbors.builds {
             if build.hold.is_none() || self.slots.of(session).2 == 0 {
                 continue;
             }
             match (build.hold, &mut build.pool) {
                 (Some(Hold::Tokens), Some(pool)) if !pool.watched => {
-                    let data = Source::Tokens(build.key).data();
-                    match epoll::add(&self.epoll, pool.bell(), data, epoll::EventFlags::IN) {
+                    match Source::Tokens(build.key).watch(&self.epoll, pool.bell()) {
                         Ok(()) => pool.watched = true,
                         Err(error) => warn!("watch a jobserver: {error}"),
                     }
@@ -239,21 +224,21 @@ impl Server {
                 _ => alarm = true,
             }
         }
-        if alarm && !self.neighbours.alarmed {
-            self.neighbours.alarmed = true;
-            self.timers.set(Instant::now() + AGAIN, Alarm::Neighbours);
+        if alarm && !self.neighbors.alarmed {
+            self.neighbors.alarmed = true;
+            self.timers.set(Instant::now() + AGAIN, Alarm::Neighbors);
         }
     }
 
-    /// The round that this belongs to looks at all that waits.
-    pub(super) fn on_neighbours(&mut self) {
-        self.neighbours.alarmed = false;
-        self.stand_back();
+    /// The round in which this is called tries all waiting commands again.
+    pub(super) fn on_neighbors(&mut self) {
+        self.neighbors.alarmed = false;
+        self.update_autogroup();
     }
 
-    /// There is a token, or somebody else was faster: watched again only if it is still wanted.
+    /// There may be a token. The pool is watched again only if a command still wants one.
     pub(super) fn on_tokens(&mut self, key: u64) {
-        let mut builds = self.neighbours.builds.values_mut();
+        let mut builds = self.neighbors.builds.values_mut();
         let pool = builds.find(|b| b.key == key).and_then(|b| b.pool.as_mut());
         if let Some(pool) = pool {
             let _ = epoll::delete(&self.epoll, pool.bell());
@@ -261,10 +246,10 @@ impl Server {
         }
     }
 
-    /// With autogroups, nice values count only inside a session, and all commands are in the engine's: so the engine's
-    /// group stands back as far as all its builds want it.
-    pub(super) fn stand_back(&mut self) {
-        let Some(current) = self.neighbours.autogroup else {
+    /// With autogroups, nice values count only inside a session, and all commands are in the engine's session. So the
+    /// engine's group gets the lowest nice value that any of its builds has.
+    pub(super) fn update_autogroup(&mut self) {
+        let Some(current) = self.neighbors.autogroup else {
             return;
         };
         let inherited = self
@@ -278,17 +263,17 @@ impl Server {
         match std::fs::write(AUTOGROUP, wanted.to_string()) {
             Ok(()) => {
                 debug!("our autogroup is nice {wanted} now");
-                self.neighbours.autogroup = Some(wanted);
+                self.neighbors.autogroup = Some(wanted);
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                if !self.neighbours.alarmed {
-                    self.neighbours.alarmed = true;
-                    self.timers.set(Instant::now() + RATE, Alarm::Neighbours);
+                if !self.neighbors.alarmed {
+                    self.neighbors.alarmed = true;
+                    self.timers.set(Instant::now() + RATE, Alarm::Neighbors);
                 }
             }
             Err(error) => {
                 debug!("nice value of our autogroup: {error}");
-                self.neighbours.autogroup = None;
+                self.neighbors.autogroup = None;
             }
         }
     }
