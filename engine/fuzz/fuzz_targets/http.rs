@@ -51,7 +51,7 @@ fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, bool)
                 }
             }
             Some(body) => match body.take(input).map_err(drop)? {
-                Part::Wants => return Ok(None),
+                Part::NeedsInput => return Ok(None),
                 Part::Frame(used) => used,
                 Part::Content(bytes) => {
                     assert!(!bytes.is_empty());

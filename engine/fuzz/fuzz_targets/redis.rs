@@ -30,7 +30,7 @@ fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<(Words, Opti
             return Ok((used > 0).then_some(used as usize));
         }
         match within(64 * MOST_WORDS, || parse(input)).map_err(drop)? {
-            Parsed::Wants => Ok(None),
+            Parsed::NeedsInput => Ok(None),
             Parsed::Whole(words, used) => {
                 seen.push((owned(words), None));
                 Ok(Some(used))

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_libc_asks_for_is_known_by_its_name() {
+    fn variables_of_libc_are_known_by_name() {
         for name in [
             "POSIXLY_CORRECT",
             "GCONV_PATH",

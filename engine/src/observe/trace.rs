@@ -27,7 +27,7 @@ use rustix::process::{getrlimit, Resource};
 
 use self::reader::{Reader, UNSEEN};
 use self::record::{Record, HEAD};
-use super::access::{Access, Bytes, What};
+use super::access::{Access, Bytes};
 
 /// Bytes of a trace region; a page that is never written takes no memory.
 pub const REGION_SIZE: usize = 4 << 20;
@@ -53,6 +53,7 @@ const GAP: &str = "what it does was not noted to the end";
 const DAMAGED: &str = "what it noted is damaged";
 const OVERFLOW: &str = "it does more than can be noted";
 const OUTLIVED: &str = "a process of it still runs";
+
 /// Memory that all observed commands share with the engine.
 #[derive(Clone)]
 pub struct Arena {
@@ -295,16 +296,9 @@ impl TraceRegion {
             .or_else(|| reader.find_exchanged(&self.find_started()))
             .or_else(|| find_survivor(&reader.accesses));
         let mut parts = reader.into_parts();
-        let blindness = why.map(|why| Access {
-            process: 0,
-            what: What::Blind { why },
-            error: 0,
-            identity: 0,
-        });
-        parts
-            .last_mut()
-            .into_iter()
-            .for_each(|part| part.extend(blindness.clone()));
+        if let Some(last) = parts.last_mut() {
+            last.extend(why.map(Access::blind));
+        }
         parts
     }
 

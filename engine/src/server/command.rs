@@ -24,7 +24,7 @@ use super::source::Source;
 use super::starters::What;
 use crate::cache::answer::Ticket;
 use crate::cache::cache_threads::{Job, Jobs};
-use crate::facts::diary::Telling;
+use crate::facts::driver_model::DriverPrediction;
 use crate::facts::status::Stamp;
 use crate::observe::trace::TraceRegion;
 use crate::park::{Ledger, NextParts};
@@ -167,7 +167,7 @@ pub struct Case {
     /// Where it notes what it does.
     pub trace_region: Option<TraceRegion>,
     /// What its driver would do, if that does not run.
-    pub driver: Option<Telling>,
+    pub driver: Option<DriverPrediction>,
     /// From before it was started.
     pub started: Stamp,
     /// All that it printed.
