@@ -1,7 +1,7 @@
 //! Fills a store with entries like one that it has: `fill_store STORE COUNT`, for `utils/bench.py room`.
 //!
-//! That one is what a compile has left there. Each of the others has a source and an object of its own, and everything else
-//! in common with it, as the compiles of one project have. Tells as JSON what an entry is.
+//! The existing entry is that of a compile. Each new entry has another source and another object, and is otherwise the same,
+//! as if one project had been compiled. The size of an entry is printed as JSON.
 
 use std::io::{self, Error};
 use std::path::Path;
@@ -16,7 +16,7 @@ const SETTINGS: Settings = Settings {
     max_size: u64::MAX,
     compression: Compression::Auto,
 };
-/// Of items in the index: docs/store-format.md.
+// Parts of the index: see docs/store-format.md.
 const MARK: &[u8] = b"\xf7wfs";
 const FRAME_HEAD: usize = 16;
 const BLOB_SIZE: usize = 45;
@@ -48,13 +48,11 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The key of the first entry in the first frame that begins with its blobs, as those of a young store do.
+/// The key of an entry in the first frame in which an entry follows its blobs.
 fn first_key(index: &[u8]) -> Option<Digest> {
     let starts = index.windows(MARK.len()).enumerate();
-    let frames = starts.filter(|(_, bytes)| *bytes == MARK);
-    frames
-        .filter_map(|(start, _)| key_in(&index[start + FRAME_HEAD..]))
-        .next()
+    let mut frames = starts.filter(|(_, bytes)| *bytes == MARK);
+    frames.find_map(|(start, _)| key_in(&index[start + FRAME_HEAD..]))
 }
 
 fn key_in(mut items: &[u8]) -> Option<Digest> {
@@ -85,9 +83,10 @@ fn put_like(model: &Entry, object: &[u8], number: usize, store: &Store) -> io::R
         }
     }
     for fact in &mut entry.facts {
-        match fact {
-            Fact::File { path, digest } if path.rest.ends_with(b".cpp") => *digest = Digest::of(&own),
-            _ => {}
+        if let Fact::File { path, digest } = fact {
+            if path.rest.ends_with(b".cpp") {
+                *digest = Digest::of(&own);
+            }
         }
     }
     store.put_entry(&Digest::of(&own), &entry.encode(), &entry.blobs())?;

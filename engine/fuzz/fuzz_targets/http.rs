@@ -1,4 +1,4 @@
-//! HTTP requests of other people's clients: heads and bodies.
+//! HTTP requests of clients: heads and bodies.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ fn seeds() -> Vec<Vec<u8>> {
     all.iter().map(|text| cut(text)).collect()
 }
 
-/// A request, as far as it came.
+/// A request, as far as it has come.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     head: Head,

@@ -1,9 +1,9 @@
-//! The roster: which commands of an engine run, and which files they would leave, in memory that outlives the engine.
+//! The roster: a list of an engine's running commands and temporary files, in memory that outlives the engine.
 //!
 //! ```text
-//! engine ─► its roster ◄─ programs that it has parked write the numbers of their processes into it
+//! engine ─► its roster ◄─ parked programs write the numbers of their processes into it
 //!              ▲  ▲
-//!   its guardian  the next engine, where engine and guardian were killed
+//!   its guardian  the next engine, if engine and guardian were killed
 //! ```
 //!
 //! It is a file of `/dev/shm`, which is memory. Without `/dev/shm` it is memory without a name, and only the guardian can
@@ -90,7 +90,7 @@ pub struct NotedFile {
     number: usize,
 }
 
-/// What a killed engine has left.
+/// The processes and files that a killed engine has left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Remains {
     /// Process groups, and when the place of each was taken.
@@ -270,7 +270,7 @@ impl Roster {
         self.free.push(entry);
     }
 
-    /// What is noted now.
+    /// The present entries.
     pub fn remains(&self) -> Remains {
         let pids = self.entries.iter().map(|entry| entry.load(Ordering::Acquire));
         let since = self.since.iter().map(|since| since.load(Ordering::Relaxed));
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_engine_finds_what_is_noted() {
+    fn the_next_engine_finds_the_entries() {
         let name = Path::new(SHARED_MEMORY).join(format!("wafd-test-{}", std::process::id()));
         let mut roster = Roster::new(Some(name.clone())).unwrap();
         let (_, place) = roster.reserve().unwrap();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_not_noted() {
+    fn a_process_that_has_ended_is_not_listed() {
         let name = Path::new(SHARED_MEMORY).join(format!("wafd-test-ended-{}", std::process::id()));
         let mut roster = Roster::new(Some(name.clone())).unwrap();
         let (entry, place) = roster.reserve().unwrap();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_the_engines_own_is_as_old_as_what_runs_there() {
+    fn a_place_of_the_engines_own_is_as_old_as_its_process() {
         let mut roster = Roster::new(None).unwrap();
         let own = roster.keep().unwrap();
         assert_ne!(roster.reserve().unwrap().0, own.number);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_roster_tells_nothing() {
+    fn a_file_that_is_no_roster_has_no_entries() {
         let name = std::env::temp_dir().join(format!("wafd-roster-{}", std::process::id()));
         fs::write(&name, vec![1; SIZE - 1]).unwrap();
         assert_eq!(Remains::find(&name), Some(Remains::default()));

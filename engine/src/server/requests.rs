@@ -255,7 +255,7 @@ impl Server {
         let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
         let control_group = match self.place.serves(&place) {
             Ok(control_group) => control_group,
-            Err(what) if self.place.is_cell_beside(&place) => return Err(self.make_room(what)),
+            Err(what) if self.place.is_more_confined_than(&place) => return Err(self.make_room(what)),
             Err(what) => return Err((Why::Place, what)),
         };
         let reader = context::Reader::new(pid).map_err(unseen)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
-use super::mailbox::{Letter, Mailbox};
+use super::mailbox::{Mailbox, Message};
 use super::outbox::Body;
 use super::value_store::{NotStored, Value, ValueStore};
 use crate::process::fault;
@@ -90,8 +90,8 @@ fn work(tasks: &Mutex<Receiver<Task>>, values: &ValueStore) {
         let Ok(task) = next else { return };
         let done = fault::contain(|| (task.disk_work)(values));
         task.to.put(match done {
-            Some(done) => Letter::Done(task.connection, done),
-            None => Letter::Fault(task.connection),
+            Some(done) => Message::Done(task.connection, done),
+            None => Message::Fault(task.connection),
         });
     }
 }

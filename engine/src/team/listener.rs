@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use log::{info, warn};
 use rustix::event::{epoll, Timespec};
 
-use super::mailbox::{Arrival, Letter, Mailbox};
+use super::mailbox::{Arrival, Mailbox, Message};
 use super::metrics::{add, Rejection};
 use super::shared::Shared;
 use super::tls::CertificateFiles;
@@ -110,7 +110,7 @@ impl Listener {
             add(&metrics.open, 1);
             *next = (*next + 1) % self.workers.len();
             let is_plain = port.is_plain;
-            self.workers[*next].put(Letter::Arrived(Arrival { socket, peer, is_plain }));
+            self.workers[*next].put(Message::Arrived(Arrival { socket, peer, is_plain }));
         }
     }
 
@@ -133,7 +133,7 @@ impl Listener {
 
     /// Ends the connections whose token is not valid any more.
     fn revoke(&self) {
-        self.workers.iter().for_each(|worker| worker.put(Letter::Tokens));
+        self.workers.iter().for_each(|worker| worker.put(Message::Tokens));
     }
 
     fn check_tokens(&mut self) {

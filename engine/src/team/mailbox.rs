@@ -15,7 +15,7 @@ pub struct Arrival {
 }
 
 #[derive(Debug)]
-pub enum Letter {
+pub enum Message {
     Arrived(Arrival),
     /// A job of this connection is done.
     Done(u64, Done),
@@ -27,4 +27,4 @@ pub enum Letter {
     Leave,
 }
 
-pub type Mailbox = mailbox::Mailbox<Letter>;
+pub type Mailbox = mailbox::Mailbox<Message>;

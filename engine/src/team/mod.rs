@@ -44,7 +44,7 @@ use log::{info, warn};
 use self::disk_threads::DiskThreads;
 use self::limits::{Budget, Limits};
 use self::listener::{Listener, Port};
-use self::mailbox::{Letter, Mailbox};
+use self::mailbox::{Mailbox, Message};
 use self::memory_cache::MemoryCache;
 pub use self::options::Options;
 use self::shared::{ServerSettings, Shared};
@@ -144,7 +144,7 @@ fn serve(options: &Options, store: &Path) -> Result<(), String> {
     let ended = listener.run().map_err(|error| format!("take connections: {error}"));
     info!("leaving, after what is under way");
     shared.is_leaving.store(true, Ordering::Relaxed);
-    workers.iter().for_each(|worker| worker.put(Letter::Leave));
+    workers.iter().for_each(|worker| worker.put(Message::Leave));
     for thread in threads {
         let _ = thread.join();
     }

@@ -13,7 +13,7 @@ use rustix::event::{epoll, Timespec};
 
 use super::connection::{Connection, End};
 use super::disk_threads::{Done, Job};
-use super::mailbox::{Arrival, Letter, Mailbox};
+use super::mailbox::{Arrival, Mailbox, Message};
 use super::metrics::{add, Rejection};
 use super::shared::Shared;
 use super::value_store::Value;
@@ -150,8 +150,8 @@ impl Worker {
     fn take(&mut self, event: epoll::Event) {
         let (key, flags) = (event.data.u64(), event.flags);
         if key == MAILBOX {
-            let letters = self.mailbox.take();
-            return letters.into_iter().for_each(|letter| self.open(letter));
+            let messages = self.mailbox.take();
+            return messages.into_iter().for_each(|message| self.open(message));
         }
         self.with(key, |connection, scratch, shared| {
             let interest = connection.interest;
@@ -169,19 +169,19 @@ impl Worker {
         });
     }
 
-    fn open(&mut self, letter: Letter) {
-        match letter {
-            Letter::Arrived(arrival) => {
+    fn open(&mut self, message: Message) {
+        match message {
+            Message::Arrived(arrival) => {
                 let peer = arrival.peer;
                 if let Err(error) = self.admit(arrival) {
                     self.shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
                     debug!("connection of {peer}: {error}");
                 }
             }
-            Letter::Done(key, done) => self.with(key, |connection, _, shared| connection.done(done, shared)),
-            Letter::Fault(key) => self.drop_connection(key, &End::Fault),
-            Letter::Tokens => self.revoke(),
-            Letter::Leave => {
+            Message::Done(key, done) => self.with(key, |connection, _, shared| connection.done(done, shared)),
+            Message::Fault(key) => self.drop_connection(key, &End::Fault),
+            Message::Tokens => self.revoke(),
+            Message::Leave => {
                 self.leaves = Some(Instant::now() + LEAVE_TIMEOUT);
                 self.drop_idle();
             }
@@ -487,7 +487,7 @@ mod tests {
             peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let (socket, from) = self.listener.accept().unwrap();
             add(&self.shared.metrics.open, 1);
-            self.mailbox.put(Letter::Arrived(Arrival {
+            self.mailbox.put(Message::Arrived(Arrival {
                 socket,
                 peer: from,
                 is_plain: false,
@@ -503,7 +503,7 @@ mod tests {
 
     impl Drop for TestServer {
         fn drop(&mut self) {
-            self.mailbox.put(Letter::Leave);
+            self.mailbox.put(Message::Leave);
             let ended = self.thread.take().map(JoinHandle::join);
             let _ = fs::remove_dir_all(&self.folder);
             if !std::thread::panicking() {
