@@ -195,7 +195,7 @@ impl DriverModel {
     }
 }
 
-/// What a driver may do so that its actions for other names can be predicted.
+/// Checks that a driver does only what can be predicted for other names.
 fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<(), String> {
     let is_plain = match &access.what {
         What::Begin { .. }

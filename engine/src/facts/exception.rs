@@ -60,7 +60,7 @@ pub fn is_asked_by_libc(name: &[u8]) -> bool {
 pub const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
 pub const TEMPORARY_FOLDERS: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/usr/tmp"];
 
-/// What a special path means to a command that uses it.
+/// The meaning of a special path for a command that uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     /// It says nothing about what a command makes.

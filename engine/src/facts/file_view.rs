@@ -38,7 +38,7 @@ pub enum FolderNames {
 /// By path.
 type Known<T> = HashMap<Vec<u8>, T, FxBuildHasher>;
 
-/// What was found since the view began. It serves requests that had arrived before that, and no later ones.
+/// The state of files that was found since the view began. It serves requests that had arrived before that, and no later ones.
 pub struct FileView {
     began: Instant,
     /// No request is served by it any more. Only its allocated memory is kept.

@@ -156,7 +156,7 @@ mod machine {
 
     /// If the clock is read this shortly before a pause, it decides how long to spin. libc's locks do so.
     const SPIN: u32 = 16;
-    /// So many bytes of code are one piece of progress.
+    /// The number of bytes of code that count as one piece of progress.
     const PIECE: usize = 1 << 16;
 
     pub fn sweep(code: &[u8], findings: &mut Findings) {

@@ -110,8 +110,8 @@ impl World {
         }
     }
 
-    /// The status of what the path leads to. What was a link once is likely to be one still, so the link itself is not
-    /// looked at.
+    /// The status of the file to which the path leads. A path that was a link once is likely to be one still, so the status of
+    /// the link itself is not read.
     fn status(&self, path: &[u8], files: &mut FileView) -> Result<Status, Errno> {
         let key = self.hasher.hash_one(path);
         if self.links.get(&key).is_some() {
@@ -163,7 +163,7 @@ impl World {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// What a program or library with this status can do by its own instructions. None if it cannot be read.
+    /// The abilities that a program or library with this status has by its own instructions. None if it cannot be read.
     pub fn instructions(&self, path: &[u8], status: &Status) -> Option<Findings> {
         known(&self.instructions, status).or_else(|| {
             if status.size > LARGEST_PROGRAM {
@@ -356,7 +356,7 @@ impl<'w> View<'w> {
         }
     }
 
-    /// What a program or library can do by its own instructions.
+    /// The abilities that a program or library has by its own instructions.
     pub fn instructions(&mut self, path: &Path) -> Option<Findings> {
         self.place.write(path, &mut self.name);
         let status = self.world.status(&self.name, &mut self.files).ok()?;

@@ -17,7 +17,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// A successful access. What was found is not known.
+    /// A successful access. The identity of the file is not known.
     pub fn of(process: u32, what: What) -> Access {
         Access {
             process,

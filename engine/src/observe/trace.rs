@@ -334,7 +334,7 @@ impl TraceRegion {
         if end as usize > kept {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let start = self.number * REGION_SIZE + kept;
-            // What is not freed now is freed when the region is used again.
+            // If this fails, the memory is freed when the region is used again.
             let _ = fallocate(&self.memory.file, flags, start as u64, (REGION_SIZE - kept) as u64);
         }
         self.memory.free().trace_regions.push(Reverse(self.number));

@@ -219,8 +219,8 @@ pub fn watch(engine: i32, roster: &Roster) -> i32 {
     }
 }
 
-/// Before the engine is forked: makes orphans of commands our children instead of init's, so that we see them end. And
-/// makes sure that no signal is missed, whatever the parent process has set up.
+/// Before the engine is forked: makes orphans of commands our children instead of init's, so that we see them end. Also sets
+/// up signals so that none is missed, however the parent process has set them up.
 pub fn prepare() -> io::Result<()> {
     // SAFETY: changes a flag and the signals of this process.
     unsafe {

@@ -42,7 +42,7 @@ pub struct Connection {
     out: Outbox,
     /// A job of this connection is being done.
     pub has_job: bool,
-    /// No more requests are answered. What was answered may still have to be sent.
+    /// No more requests are answered. Earlier replies may still have to be sent.
     is_closing: bool,
     /// When the last reply was sent. The peer still has to read it.
     sent_last: Option<Instant>,

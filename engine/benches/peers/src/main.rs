@@ -4,7 +4,7 @@
 //! store-peers STORE FOLDER SMALL LARGE RESTORED fill              puts all results
 //!                                               write             the same, and prints a line after each
 //!                                               add FIRST COUNT   puts more small ones, as one writer of several
-//!                                               read COUNT        opens, and gets so many
+//!                                               read COUNT        opens, and gets this many
 //!                                               restore TARGET    opens, and writes objects of 2 MiB to files in a new folder
 //!                                               evict             removes the older half
 //!                                               check FIRST COUNT opens, gets these, and compares them with what was put
@@ -219,7 +219,7 @@ fn check<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> 
     Ok(values.map(|(name, count)| (name, f64::from(count))).into())
 }
 
-/// Microseconds for one of so many times.
+/// The average time, in microseconds.
 fn each(time: Duration, times: usize) -> f64 {
     time.as_secs_f64() * 1e6 / times.max(1) as f64
 }

@@ -32,7 +32,7 @@ fn execute(process: u32, path: &str) -> Access {
     access(process, What::Execute { path: path.into() }, 0)
 }
 
-/// A driver that looks for a file of ours, makes a temporary file, and starts two parts.
+/// A driver that looks for a given file, makes a temporary file, and starts two parts.
 fn observed_driver(first: u32, source: &str, between: &str, present: &str) -> Observed {
     let fresh = Mode {
         reads: true,
