@@ -1,7 +1,7 @@
-//! Forges entries as somebody could who may write to a shared store, for tests: `forge < JSON`.
+//! Forges an entry like an attacker who may write to a shared store, for tests: `forge < JSON`.
 //!
-//! Reads `{"key": …, "bundle": … or "entry": …, "acts": [[NAME, …]…]}`, bytes in hexadecimal digits, and tells the same with the newest entry changed, and
-//! with the blobs that come along.
+//! Reads `{"key": …, "bundle": … or "entry": …, "acts": [[NAME, …]…]}`, with bytes as hexadecimal digits. Applies the acts to
+//! the newest entry, and prints the result with its blobs.
 
 use std::io::{self, Error, Read};
 use std::path::Path as FilePath;
@@ -41,16 +41,16 @@ fn main() -> io::Result<()> {
             .and_then(|words| words.iter().map(Value::as_str).collect());
         forged.act(&words.ok_or(Error::other("an act is a list of words"))?)?;
     }
-    println!("{}", forged.tell());
+    println!("{}", forged.describe());
     Ok(())
 }
 
 struct Forged {
     key: Digest,
     entry: Entry,
-    /// The entry as it is handed round.
+    /// The entry with its signature, if it has one.
     bytes: Vec<u8>,
-    /// All else.
+    /// The other entries, and the blobs.
     bundle: Bundle,
 }
 
@@ -62,7 +62,7 @@ impl Forged {
                 self.bytes = signer.seal(&self.key, &self.entry.encode());
                 return Ok(());
             }
-            // What was signed stays beside what was not.
+            // Keeps the signature of the unchanged entry.
             ["tamper"] => {
                 let sealed = Sealed::read(&self.bytes).entry.len();
                 let head = self.bytes.len() - sealed;
@@ -143,12 +143,12 @@ impl Forged {
         self.entry.outputs.push(Output { path, number, content });
     }
 
-    fn tell(mut self) -> Value {
+    fn describe(mut self) -> Value {
         let blobs = self.bundle.blobs.iter();
         let blobs: Map<_, _> = blobs
             .map(|(digest, blob)| {
-                let told = json!({"coding": blob.coding, "bytes": hex(&blob.bytes)});
-                (digest.to_string(), told)
+                let described = json!({"coding": blob.coding, "bytes": hex(&blob.bytes)});
+                (digest.to_string(), described)
             })
             .collect();
         let needs: Vec<_> = self.entry.blobs().iter().map(Digest::to_string).collect();
@@ -158,7 +158,7 @@ impl Forged {
     }
 }
 
-/// As an entry has it: relative to the command's folder, or absolute.
+/// A path of an entry: relative to the command's folder, or absolute.
 fn named(path: &str) -> Path {
     let root = match path.starts_with('/') {
         true => Root::Absolute,

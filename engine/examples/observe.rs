@@ -1,22 +1,23 @@
-//! Runs commands as the engine observes them, and tells what they noted, for `utils/fuzzobserve.py`.
+//! Runs commands observed as by the engine, and prints their records, for `utils/fuzzobserve.py`.
 //!
-//! Each line of standard input is a command, each line of standard output what came of it, both as JSON:
+//! Each line of standard input is a command, and each line of standard output its result, both as JSON:
 //!
 //! ```text
 //! {"argv": ["cc", "-c", "a.c"], "folder": "/tmp/x", "environment": ["PATH=/usr/bin"], "tracer": ["strace", "-f"], "seconds": 60}
 //! {"status": 0, "accesses": [{"process": 7, "error": 0, "kind": "open", "path": "a.c", "reads": true, ...}, ...], "blind": [], "arena": "/proc/1/fd/3"}
 //! ```
 //!
-//! The first line that it writes names the library and the paths that need not be noted. With a tracer the command runs below it, and
-//! only the command is observed. With `"how": "traced"` the second witness observes the command, and no other tracer can. With
-//! `"how": "plain"` the command is not observed. Each byte of a path is one character: paths need not be UTF-8.
+//! The first line of output names the library and the paths that need not be recorded. With a tracer, the command runs below
+//! it, and only the command is observed. With `"how": "traced"`, the second witness observes the command, so it can have no
+//! other tracer. With `"how": "plain"`, the command is not observed. Each byte of a path is one character, because paths need
+//! not be UTF-8.
 
 #[path = "../tests/support/exceptions.rs"]
 mod exceptions;
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
@@ -40,7 +41,7 @@ use wafengine::park::LIBRARY;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const PAUSE: Duration = Duration::from_millis(1);
-/// One at a time; what a killed process was about to write spoils a trace region for good.
+/// Commands run one at a time. But a region is not used again if a killed process was about to write into it.
 const REGIONS: usize = 8;
 
 fn main() -> Outcome<()> {
@@ -59,7 +60,7 @@ fn main() -> Outcome<()> {
     writeln!(stdout, "{greeting}")?;
     stdout.flush()?;
     for line in io::stdin().lock().lines() {
-        let wish = serde_json::from_str(&line?)?;
+        let request = serde_json::from_str(&line?)?;
         let trace_region = match arena.reserve() {
             Some(trace_region) => trace_region,
             None => {
@@ -67,15 +68,15 @@ fn main() -> Outcome<()> {
                 arena.reserve().ok_or("observe: an arena without slots")?
             }
         };
-        let mut told = observe(&wish, &library, trace_region, &mut instructions)?;
-        told["arena"] = arena.path().into();
-        writeln!(stdout, "{told}")?;
+        let mut result = observe(&request, &library, trace_region, &mut instructions)?;
+        result["arena"] = arena.path().into();
+        writeln!(stdout, "{result}")?;
         stdout.flush()?;
     }
     Ok(())
 }
 
-/// With the second witness, if it is built: `wafd` lies above the examples.
+/// An arena with the second witness, if it is built: `wafd` is in the folder above the examples.
 fn open() -> Outcome<Arena> {
     let own = std::env::current_exe()?;
     let witness = own.ancestors().nth(2).map(|folder| folder.join("wafd"));
@@ -84,28 +85,28 @@ fn open() -> Outcome<Arena> {
 }
 
 fn observe(
-    wish: &Value,
+    request: &Value,
     library: &Path,
     mut trace_region: TraceRegion,
     instructions: &mut Instructions,
 ) -> Outcome<Value> {
-    let (tracer, argv) = (words(&wish["tracer"]), words(&wish["argv"]));
-    let folder = Path::new(wish["folder"].as_str().ok_or("observe: no folder")?);
-    // Without a slash in its name it is looked for along PATH, and not known here.
+    let (tracer, argv) = (words(&request["tracer"]), words(&request["argv"]));
+    let folder = Path::new(request["folder"].as_str().ok_or("observe: no folder")?);
+    // A name without a slash is searched along PATH, so its file is not known here.
     let started = argv.first().filter(|name| name.as_bytes().contains(&b'/'));
     let started = started.map(|name| folder.join(name));
-    let is_traced = wish["how"] == "traced" || started.as_deref().is_some_and(is_static);
+    let is_traced = request["how"] == "traced" || started.as_deref().is_some_and(is_static);
     let traced = trace_region.witness().filter(|_| tracer.is_empty() && is_traced);
     trace_region.expect(started);
     let mut line = tracer.clone();
-    let environment = words(&wish["environment"]);
+    let environment = words(&request["environment"]);
     let variables = match traced {
         Some((witness, variable)) => {
             let program = argv.first().cloned().unwrap_or_default();
             line.extend([witness.into(), "witness".into(), program]);
             vec![variable]
         }
-        None if wish["how"] == "plain" => Vec::new(),
+        None if request["how"] == "plain" => Vec::new(),
         None => trace_region.variables(library.as_os_str().as_bytes(), None).to_vec(),
     };
     let ours: Vec<_> = variables.into_iter().map(OsString::from_vec).collect();
@@ -123,27 +124,27 @@ fn observe(
         command.env(name, value);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let seconds = wish["seconds"].as_u64().unwrap_or(60);
+    let seconds = request["seconds"].as_u64().unwrap_or(60);
     let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
     let (mut accesses, mut blind) = (Vec::new(), Vec::new());
     let found = trace_region.finish();
-    if wish["how"] != "traced" && instructions.are_in(&found) {
+    if request["how"] != "traced" && instructions.are_in(&found) {
         blind.push(OWN_CALLS);
     }
     for access in found {
         match access.what {
             What::Blind { why } => blind.push(why),
-            _ => accesses.push(tell(access)),
+            _ => accesses.push(describe(access)),
         }
     }
     let status = status.map(|status| status.code().unwrap_or(-status.signal().unwrap_or_default()));
     Ok(json!({"status": status, "accesses": accesses, "blind": blind}))
 }
 
-/// Which files have instructions by which they call the system, past the C library: as the engine, we read all that is loaded into a
+/// Finds files that make system calls by their own instructions. Like the engine, we read each file that is loaded into a
 /// program.
 struct Instructions {
-    /// Our own, which has them.
+    /// Our own library, which makes such calls.
     library: PathBuf,
     /// By device, inode, and when it was changed.
     known: HashMap<(u64, u64, i64, i64), bool>,
@@ -189,16 +190,13 @@ fn words(list: &Value) -> Vec<OsString> {
     words.map(OsString::from).collect()
 }
 
-fn split(variable: &OsString) -> Option<(OsString, OsString)> {
+fn split(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let bytes = variable.as_bytes();
     let at = bytes.iter().position(|b| *b == b'=')?;
-    Some((
-        OsString::from_vec(bytes[..at].to_vec()),
-        OsString::from_vec(bytes[at + 1..].to_vec()),
-    ))
+    Some((OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])))
 }
 
-/// None of one that took too long: it is killed then, with all that it has started.
+/// None if the command took too long. Then it is killed, with its process group.
 fn wait(mut child: Child, patience: Duration) -> Outcome<Option<ExitStatus>> {
     let end = Instant::now() + patience;
     while Instant::now() < end {
@@ -219,11 +217,8 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-fn tell(access: Access) -> Value {
-    let Access {
-        process, what, error, ..
-    } = access;
-    let mut told = match what {
+fn describe(access: Access) -> Value {
+    let mut described = match access.what {
         What::Begin {
             program,
             folder,
@@ -257,7 +252,7 @@ fn tell(access: Access) -> Value {
         What::Make { path } => json!({"kind": "make", "path": text(&path)}),
         What::Blind { why } => json!({"kind": "blind", "why": why}),
     };
-    told["process"] = process.into();
-    told["error"] = error.into();
-    told
+    described["process"] = access.process.into();
+    described["error"] = access.error.into();
+    described
 }

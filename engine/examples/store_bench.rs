@@ -1,5 +1,5 @@
-//! Measures packing: `cargo run --release --example store_bench -- FOLDER FILE …` stores these files in a new FOLDER with and
-//! without compression, and tells what that costs and saves. `utils/bench.py stores` compares the store with others.
+//! Measures compression: `cargo run --release --example store_bench -- FOLDER FILE …` stores these files in a new FOLDER with
+//! and without compression, and prints times and sizes. `utils/bench.py stores` compares the store with others.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,16 +10,13 @@ use wafengine::cache::store::{Compression, Settings, Store};
 
 fn main() -> io::Result<()> {
     let mut arguments = env::args().skip(1);
-    let (Some(folder), files) = (arguments.next(), arguments.collect::<Vec<_>>()) else {
-        return Err(io::Error::other("usage: store_bench FOLDER FILE ..."));
-    };
-    if files.is_empty() {
-        return Err(io::Error::other("usage: store_bench FOLDER FILE ..."));
+    match (arguments.next(), arguments.collect::<Vec<_>>()) {
+        (Some(folder), files) if !files.is_empty() => measure(Path::new(&folder), &files),
+        _ => Err(io::Error::other("usage: store_bench FOLDER FILE ...")),
     }
-    pack(Path::new(&folder), &files)
 }
 
-fn pack(folder: &Path, files: &[String]) -> io::Result<()> {
+fn measure(folder: &Path, files: &[String]) -> io::Result<()> {
     let files: Vec<Vec<u8>> = files.iter().map(fs::read).collect::<Result<_, _>>()?;
     let bytes: usize = files.iter().map(Vec::len).sum();
     println!("{} files of {} KiB", files.len(), bytes / files.len() / 1024);
@@ -42,13 +39,13 @@ fn pack(folder: &Path, files: &[String]) -> io::Result<()> {
             .iter()
             .map(|bytes| store.put_blob(bytes))
             .collect::<Result<_, _>>()?;
-        tell("put", start.elapsed(), files.len());
+        print("put", start.elapsed(), files.len());
         let start = Instant::now();
         let read: u64 = digests
             .iter()
             .filter_map(|digest| Some(store.open_blob(digest)?.length()))
             .sum();
-        tell("get", start.elapsed(), files.len());
+        print("get", start.elapsed(), files.len());
         assert_eq!(read, bytes as u64);
         println!(
             "{:>12} {:>9.0} %",
@@ -59,6 +56,6 @@ fn pack(folder: &Path, files: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-fn tell(what: &str, time: Duration, times: usize) {
+fn print(what: &str, time: Duration, times: usize) {
     println!("{what:>12} {:>9.2} µs", time.as_secs_f64() * 1e6 / times as f64);
 }

@@ -1,7 +1,7 @@
-//! What it costs an engine to be watched: asks the one that runs for so many reports, as a dashboard does, and tells what
-//! processor time it spent on each.
+//! Measures the cost of a dashboard: requests reports from the running engine, and prints the processor time that the engine
+//! spent on each of them.
 //!
-//! `cargo run --release --example watched -- 1000`; `WAFD_RUNTIME_DIR` says which engine.
+//! `cargo run --release --example watched -- 1000`; `WAFD_RUNTIME_DIR` selects the engine.
 
 use std::error::Error;
 use std::fs;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Of all threads of a process, in nanoseconds.
+/// The processor time of all threads of a process, in nanoseconds.
 fn processor_time(process: u32) -> Result<u64, Box<dyn Error>> {
     let mut all = 0;
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {

@@ -1,9 +1,10 @@
-//! Hosts on one machine, for tests and benchmarks: `wire HOSTS`, as root.
+//! Simulates a network of hosts on one machine, for tests and benchmarks: `wire HOSTS`, as root.
 //!
-//! Each host is a network namespace with one device, which is a TUN: what it sends is read here as packets, and written to the
-//! device of whom it is for after the link's delay, unless it is lost or somebody is cut off. So TCP itself does what it does
-//! on a bad line. Tells as JSON each host's address and the namespace, which `nsenter --net=` enters; then obeys lines of
-//! standard input, answers each by one line, and ends with it. The namespaces end with their last process.
+//! Each host is a network namespace with one TUN device. This program reads the packets that a host sends, and writes each to
+//! the device of its receiver after the delay of the line, unless the packet is lost or one of the hosts is cut off. So TCP
+//! behaves as on a bad line. The program prints each host's address and namespace, which `nsenter --net=` enters, as JSON.
+//! Then each line of standard input is a command, which gets one line as its answer. The program ends with its input. A
+//! namespace ends with its last process.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -23,7 +24,7 @@ const MTU: i32 = 9000;
 /// Packets that a device holds while this program does something else.
 const QUEUE: i32 = 4000;
 const DESTINATION: usize = 16;
-/// What is not a host's number.
+// Events that are not the number of a host.
 const STDIN: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
 
@@ -39,13 +40,13 @@ struct Packet {
     bytes: Box<[u8]>,
 }
 
-struct Wire {
+struct Network {
     hosts: Vec<Host>,
     delay: Duration,
     loss: f64,
-    chance: u64,
+    random_state: u64,
     under_way: VecDeque<Packet>,
-    carried: u64,
+    delivered: u64,
     lost: u64,
 }
 
@@ -54,24 +55,24 @@ fn main() -> io::Result<()> {
     let Some(count @ 1..=250) = count else {
         return Err(Error::other("usage: wire HOSTS"));
     };
-    be_prompt();
+    raise_priority();
     let hosts = (0..count).map(make_host).collect::<io::Result<Vec<_>>>()?;
-    let told = hosts.iter().enumerate().map(|(number, host)| tell(number, host));
-    println!("[{}]", told.collect::<Vec<_>>().join(", "));
-    let wire = Wire {
+    let described = hosts.iter().enumerate().map(|(number, host)| describe(number, host));
+    println!("[{}]", described.collect::<Vec<_>>().join(", "));
+    let network = Network {
         hosts,
         delay: Duration::ZERO,
         loss: 0.0,
-        chance: 1,
+        random_state: 1,
         under_way: VecDeque::new(),
-        carried: 0,
+        delivered: 0,
         lost: 0,
     };
-    wire.run()
+    network.run()
 }
 
-/// A line does not wait for compilers, nor for the end of a timer's slack.
-fn be_prompt() {
+/// Packets must not wait for compilers, nor for the slack of timers.
+fn raise_priority() {
     // SAFETY: both change this thread alone.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, -15);
@@ -83,7 +84,7 @@ fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, number as u8 + 1)
 }
 
-fn tell(number: usize, host: &Host) -> String {
+fn describe(number: usize, host: &Host) -> String {
     let namespace = format!("/proc/{}/fd/{}", process::id(), host.namespace.as_raw_fd());
     format!(
         "{{\"address\": \"{}\", \"namespace\": \"{namespace}\"}}",
@@ -98,20 +99,24 @@ fn make_host(number: usize) -> io::Result<Host> {
     let device = open_device().map_err(|error| named("open /dev/net/tun", &error))?;
     // SAFETY: a socket of our own, which is closed when the function ends.
     let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)) };
-    let set = |name: &str, request: libc::Ioctl, fill: &dyn Fn(&mut libc::ifreq)| {
-        let mut asked = interface(name);
-        fill(&mut asked);
+    let set = |name: &str, code: libc::Ioctl, fill: &dyn Fn(&mut libc::ifreq)| {
+        let mut request = interface(name);
+        fill(&mut request);
         // SAFETY: the request reads one ifreq.
-        check(name, unsafe { libc::ioctl(socket.as_raw_fd(), request, &asked) })
+        check(name, unsafe { libc::ioctl(socket.as_raw_fd(), code, &request) })
     };
     let up = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    set("lo", libc::SIOCSIFFLAGS, &|asked| asked.ifr_ifru.ifru_flags = up)?;
-    set("tun0", libc::SIOCSIFMTU, &|asked| asked.ifr_ifru.ifru_mtu = MTU)?;
-    set("tun0", libc::SIOCSIFTXQLEN, &|asked| asked.ifr_ifru.ifru_metric = QUEUE)?;
-    set("tun0", libc::SIOCSIFADDR, &|asked| put_address(asked, address(number)))?;
+    set("lo", libc::SIOCSIFFLAGS, &|request| request.ifr_ifru.ifru_flags = up)?;
+    set("tun0", libc::SIOCSIFMTU, &|request| request.ifr_ifru.ifru_mtu = MTU)?;
+    set("tun0", libc::SIOCSIFTXQLEN, &|request| {
+        request.ifr_ifru.ifru_metric = QUEUE
+    })?;
+    set("tun0", libc::SIOCSIFADDR, &|request| {
+        put_address(request, address(number))
+    })?;
     let mask = Ipv4Addr::new(255, 255, 255, 0);
-    set("tun0", libc::SIOCSIFNETMASK, &|asked| put_address(asked, mask))?;
-    set("tun0", libc::SIOCSIFFLAGS, &|asked| asked.ifr_ifru.ifru_flags = up)?;
+    set("tun0", libc::SIOCSIFNETMASK, &|request| put_address(request, mask))?;
+    set("tun0", libc::SIOCSIFFLAGS, &|request| request.ifr_ifru.ifru_flags = up)?;
     Ok(Host {
         namespace,
         device,
@@ -123,25 +128,25 @@ fn open_device() -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
     let device = options.open("/dev/net/tun")?;
-    let mut asked = interface("tun0");
-    asked.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    let mut request = interface("tun0");
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: the request reads and writes one ifreq.
     check("TUNSETIFF", unsafe {
-        libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &mut asked)
+        libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &mut request)
     })?;
     Ok(device)
 }
 
 fn interface(name: &str) -> libc::ifreq {
     // SAFETY: made of numbers alone.
-    let mut asked: libc::ifreq = unsafe { mem::zeroed() };
-    for (to, from) in asked.ifr_name.iter_mut().zip(name.bytes()) {
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    asked
+    request
 }
 
-fn put_address(asked: &mut libc::ifreq, address: Ipv4Addr) {
+fn put_address(request: &mut libc::ifreq, address: Ipv4Addr) {
     let address = libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
         sin_port: 0,
@@ -151,7 +156,7 @@ fn put_address(asked: &mut libc::ifreq, address: Ipv4Addr) {
         sin_zero: [0; 8],
     };
     // SAFETY: both are sixteen bytes.
-    unsafe { ptr::write_unaligned(ptr::from_mut(&mut asked.ifr_ifru).cast(), address) };
+    unsafe { ptr::write_unaligned(ptr::from_mut(&mut request.ifr_ifru).cast(), address) };
 }
 
 fn check(what: &str, status: libc::c_int) -> io::Result<()> {
@@ -165,7 +170,7 @@ fn named(what: &str, error: &Error) -> Error {
     Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-impl Wire {
+impl Network {
     fn run(mut self) -> io::Result<()> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, host) in self.hosts.iter().enumerate() {
@@ -174,7 +179,7 @@ impl Wire {
         }
         let data = epoll::EventData::new_u64(STDIN);
         epoll::add(&poll, io::stdin(), data, epoll::EventFlags::IN)?;
-        // epoll's own time-out is in milliseconds, which is what a line takes.
+        // The time-out of epoll is in milliseconds, which is too coarse: a line has delays of about one.
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(TIMER);
         epoll::add(&poll, &timer, data, epoll::EventFlags::IN)?;
@@ -187,16 +192,16 @@ impl Wire {
             }
             for event in events.drain(..) {
                 match event.data.u64() {
-                    STDIN if !self.obey()? => return Ok(()),
+                    STDIN if !self.run_command()? => return Ok(()),
                     STDIN | TIMER => {}
                     number => self.take(number as usize),
                 }
             }
-            self.hand_on(Instant::now());
+            self.deliver(Instant::now());
         }
     }
 
-    /// When the next packet is due; never, where there is none. To set it anew also takes back that it rang.
+    /// The time when the next packet is due. Setting the timer again also makes it unreadable.
     fn alarm(&self) -> Itimerspec {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let left = self
@@ -213,7 +218,7 @@ impl Wire {
         }
     }
 
-    /// Whatever this host sends.
+    /// Takes all packets that this host has sent.
     fn take(&mut self, from: usize) {
         let mut bytes = [0; MTU as usize];
         while let Ok(size @ 1..) = (&self.hosts[from].device).read(&mut bytes) {
@@ -225,7 +230,7 @@ impl Wire {
             }
             let mut due = Instant::now() + self.delay;
             if let Some(last) = self.under_way.back() {
-                due = due.max(last.due); // nothing overtakes, also when the delay gets shorter
+                due = due.max(last.due); // packets keep their order if the delay gets shorter
             }
             let bytes = packet.into();
             self.under_way.push_back(Packet { due, to, bytes });
@@ -238,29 +243,29 @@ impl Wire {
         (0..self.hosts.len()).find(|&number| is_ipv4 && address(number).octets() == to)
     }
 
-    /// The same ones for the same seed and the same packets.
+    /// The choice depends only on the seed and on the number of earlier packets.
     fn is_lost(&mut self) -> bool {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        ((self.chance >> 11) as f64 / (1u64 << 53) as f64) < self.loss
+        self.random_state ^= self.random_state << 13;
+        self.random_state ^= self.random_state >> 7;
+        self.random_state ^= self.random_state << 17;
+        ((self.random_state >> 11) as f64 / (1u64 << 53) as f64) < self.loss
     }
 
-    fn hand_on(&mut self, now: Instant) {
+    fn deliver(&mut self, now: Instant) {
         while self.under_way.front().is_some_and(|packet| packet.due <= now) {
             let Some(packet) = self.under_way.pop_front() else {
                 return;
             };
-            // A device that is full loses it, as a real one does.
+            // A full device loses the packet, like a real one.
             match rustix::io::write(&self.hosts[packet.to].device, &packet.bytes) {
-                Ok(_) => self.carried += 1,
+                Ok(_) => self.delivered += 1,
                 Err(_) => self.lost += 1,
             }
         }
     }
 
-    /// One line of standard input; false at its end.
-    fn obey(&mut self) -> io::Result<bool> {
+    /// Runs the command in the next line of standard input. False at its end.
+    fn run_command(&mut self) -> io::Result<bool> {
         let mut line = String::new();
         if io::stdin().lock().read_line(&mut line)? == 0 {
             return Ok(false);
@@ -269,7 +274,7 @@ impl Wire {
         let host = |text: &str| text.parse().ok().filter(|&number: &usize| number < self.hosts.len());
         match words[..] {
             ["delay", microseconds] => self.delay = Duration::from_micros(number(microseconds)?),
-            ["loss", share, seed] => (self.loss, self.chance) = (number(share)?, number::<u64>(seed)?.max(1)),
+            ["loss", share, seed] => (self.loss, self.random_state) = (number(share)?, number::<u64>(seed)?.max(1)),
             ["cut" | "join", text] => {
                 let number = host(text).ok_or(Error::other("there is no such host"))?;
                 self.hosts[number].is_cut = words[0] == "cut";
@@ -281,7 +286,7 @@ impl Wire {
                 ))
             }
         }
-        println!("{{\"carried\": {}, \"lost\": {}}}", self.carried, self.lost);
+        println!("{{\"carried\": {}, \"lost\": {}}}", self.delivered, self.lost);
         Ok(true)
     }
 }

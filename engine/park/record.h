@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define WAFPARK_REGION (4u << 20) /* bytes; pages that are never written take no memory */
+#define WAFPARK_REGION (16u << 20) /* bytes; pages that are never written take no memory */
 #define WAFPARK_WITNESS_ROOM (1u << 30) /* bytes of address space that the second witness needs to begin */
 #define WAFPARK_FULL 0xffffffffu /* the cursor's place when a record did not fit */
 

@@ -1,9 +1,9 @@
-//! Asks a server for values, or gives it some, over many connections at once: `load_server --help`, for `utils/bench.py`.
+//! Gets values from a server, or puts some, over many connections at once: `load_server --help`, for `utils/bench.py`.
 //!
-//! One thread, one request under way on each busy connection. Every latency is kept; what comes of them is told as JSON.
+//! One thread serves all connections. Each busy connection makes one request at a time. The results are printed as JSON.
 
 mod connection;
-mod speech;
+mod protocol;
 mod value;
 
 use std::io::{self, Error};
@@ -15,7 +15,7 @@ use clap::Parser;
 use rustix::event::epoll;
 
 use connection::{Connection, Progress};
-use speech::{Act, Speech};
+use protocol::{Operation, Protocol};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -52,8 +52,8 @@ struct Words {
 
 struct Load {
     address: SocketAddr,
-    speech: Speech,
-    act: Act,
+    protocol: Protocol,
+    operation: Operation,
     connections: usize,
     idle: usize,
     count: u64,
@@ -62,7 +62,7 @@ struct Load {
     processes: Vec<u32>,
 }
 
-/// What happened to one request after the other.
+/// How many requests have begun, and the latencies of those that are done.
 struct Course {
     begun: u64,
     latencies: Vec<Duration>,
@@ -92,10 +92,10 @@ fn main() -> io::Result<()> {
 
 fn parse() -> Result<Load, String> {
     let words = Words::parse();
-    let act = match &words.act[..] {
-        "put" => Act::Put,
-        "get" => Act::Get,
-        act => return Err(format!("{act} is neither put nor get")),
+    let operation = match &words.act[..] {
+        "put" => Operation::Put,
+        "get" => Operation::Get,
+        operation => return Err(format!("{operation} is neither put nor get")),
     };
     let keys = words.keys.unwrap_or(words.count);
     if !(value::STAMP..=value::MOST).contains(&words.size) || words.connections == 0 || words.count == 0 || keys == 0 {
@@ -107,11 +107,11 @@ fn parse() -> Result<Load, String> {
         first,
         ..
     } = words;
-    let speech = Speech::new(&language, &address, words.size, first..first + keys);
+    let protocol = Protocol::new(&language, &address, words.size, first..first + keys);
     Ok(Load {
         address: address.parse().map_err(|_| format!("{address} is no address"))?,
-        speech: speech.ok_or("it speaks http, redis or room")?,
-        act,
+        protocol: protocol.ok_or("it speaks http, redis or room")?,
+        operation,
         connections: words.connections,
         idle: words.idle,
         count: words.count,
@@ -126,20 +126,20 @@ impl Load {
         self.first + nth % self.keys
     }
 
-    /// All of them, each with one request behind it; the busy ones come first.
+    /// Opens all connections, the busy ones first. If some are to be idle, each connection makes one request.
     fn connect(&self) -> io::Result<Vec<Connection>> {
         let connect = |nth| {
-            let mut connection = Connection::open(self.address, &self.speech, PATIENCE)?;
+            let mut connection = Connection::open(self.address, &self.protocol, PATIENCE)?;
             if self.idle > 0 {
-                connection.ask_and_wait(&self.speech, self.act, self.number(nth))?;
+                connection.request_and_wait(&self.protocol, self.operation, self.number(nth))?;
             }
-            connection.go_on_without_waiting()?;
+            connection.set_nonblocking()?;
             Ok(connection)
         };
         (0..(self.connections + self.idle) as u64).map(connect).collect()
     }
 
-    /// All latencies, how long it took together, and this program's processor time.
+    /// Returns all latencies, the total time, and this program's processor time.
     fn run(&self, connections: &mut [Connection]) -> io::Result<(Vec<Duration>, Duration, Duration)> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, connection) in connections.iter().enumerate() {
@@ -166,7 +166,7 @@ impl Load {
             for event in events.drain(..) {
                 let number = event.data.u64() as usize;
                 let connection = &mut connections[number];
-                if connection.go_on(&self.speech, self.act)? == Progress::Done {
+                if connection.go_on(&self.protocol, self.operation)? == Progress::Done {
                     course.latencies.push(connection.began.elapsed());
                     self.next(connection, &mut course)?;
                 }
@@ -176,14 +176,14 @@ impl Load {
         Ok((course.latencies, started.elapsed(), used().saturating_sub(before)))
     }
 
-    /// Has a connection make the next request, as long as there is one.
+    /// Lets a connection make the next request, if any is left.
     fn next(&self, connection: &mut Connection, course: &mut Course) -> io::Result<()> {
         if course.begun == self.count {
             return Ok(());
         }
         let number = self.number(course.begun);
         course.begun += 1;
-        connection.ask(&self.speech, self.act, number)
+        connection.request(&self.protocol, self.operation, number)
     }
 }
 
@@ -191,9 +191,9 @@ fn data(number: usize) -> epoll::EventData {
     epoll::EventData::new_u64(number as u64)
 }
 
-/// Hears of a connection that can be written to only while there is something to write.
+/// Lets epoll report that a connection can be written to only while there is something to write.
 fn watch(poll: &std::os::fd::OwnedFd, connection: &mut Connection, number: usize) -> io::Result<()> {
-    let wants = connection.has_more_to_say();
+    let wants = connection.has_unsent();
     if mem::replace(&mut connection.is_watched, wants) != wants {
         let flags = match wants {
             true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
@@ -210,7 +210,7 @@ fn allow_many_files() -> io::Result<()> {
     Ok(rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?)
 }
 
-/// Bytes that processes have in memory together.
+/// The resident memory of all processes together, in bytes.
 fn resident(processes: &[u32]) -> u64 {
     let of_one = |process: &u32| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -1,12 +1,10 @@
-//! The values: distinct, every other one half compressible, the others not at all.
+//! The values. All are distinct. Every other value is half compressible, and the others are not compressible.
 
-use std::ops::Range;
-
-/// The first bytes of each value, which tell its number.
+/// The size of the stamp at the beginning of each value, which is its number.
 pub const STAMP: usize = 16;
 pub const MOST: usize = 1 << 20;
 const SPREAD: usize = 1 << 20;
-/// Of a value that is half compressible, every other run of so many bytes is zeros.
+/// In a value that is half compressible, every other run of this many bytes is zeros.
 const RUN: usize = 512;
 
 pub struct Values {
@@ -42,14 +40,10 @@ impl Values {
         stamp
     }
 
-    /// What follows the stamp.
+    /// The bytes after the stamp.
     pub fn rest(&self, number: u64) -> &[u8] {
         let bytes = if number % 2 == 0 { &self.noise } else { &self.half };
-        &bytes[self.place(number)]
-    }
-
-    fn place(&self, number: u64) -> Range<usize> {
         let start = (number as usize).wrapping_mul(4099) % SPREAD;
-        start..start + self.size - STAMP
+        &bytes[start..start + self.size - STAMP]
     }
 }

@@ -1,13 +1,13 @@
-//! Writes what is made from the definitions of our command lines and settings: man pages, completions, and the table of
-//! settings in `docs/wafcc.md`.
+//! Writes the files that are generated from the definitions of our command lines and settings: man pages, completions, and
+//! the table of settings in `docs/wafcc.md`.
 //!
 //! ```text
 //! cargo run --example manual               # writes what has changed
 //! cargo run --example manual -- --check    # fails if something would be written
 //! ```
 //!
-//! The completions of `wafcc` begin with parts written by hand: a compiler's words are not ours, and `clap_complete` has
-//! nothing for a program that runs another one with all arguments that follow.
+//! The completions of `wafcc` have parts that are written by hand, because `clap_complete` does not support a program that
+//! runs another one with all arguments that follow.
 
 mod page;
 
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// By path: what is to be there.
+/// The paths and contents of all files.
 fn files(root: &Path) -> Vec<(String, String)> {
     let (wafd, wafcc) = (Invocation::command(), options::command());
     let wafd_page = page::write(&wafd, "run the commands of builds", "wafcc(1), waf-extras(7)");
@@ -94,7 +94,7 @@ fn script(shell: Shell, command: Command) -> String {
     String::from_utf8(script).expect("scripts are text")
 }
 
-/// Where a value is no file, none is offered.
+/// Values that are no files are not completed with file names.
 fn offer_no_files(command: Command) -> Command {
     let command = command.mut_args(|arg| match arg.get_value_hint() {
         ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),
@@ -113,11 +113,11 @@ fn complete_wafd(shell: Shell, command: Command) -> String {
     mark(&script)
 }
 
-/// The options by `clap_complete`, as `_wafcc_options`; when they are offered, and what else, by `head`.
+/// The function `_wafcc_options` by `clap_complete`, and `head`, which is written by hand and decides when to call it.
 fn complete_wafcc(shell: Shell, command: Command, head: &str) -> String {
     let names = || Key::all().map(Key::name);
     let get: Vec<_> = names().chain(PLACES).collect();
-    // They have to live as long as the program.
+    // clap needs texts that live as long as the program.
     let set: Vec<&str> = names().map(|name| &*format!("{name}=").leak()).collect();
     let command = command
         .mut_arg("get-config", |arg| arg.value_parser(get))
@@ -137,7 +137,7 @@ fn complete_wafcc(shell: Shell, command: Command, head: &str) -> String {
     mark(&(options + head))
 }
 
-/// With a line that says where it comes from; zsh wants its own line first.
+/// Adds a line that names the origin of a script. In zsh, the line `#compdef` must come first.
 fn mark(script: &str) -> String {
     match script.split_once('\n') {
         Some((first, rest)) if first.starts_with("#compdef") => format!("{first}\n{MADE}{rest}"),

@@ -1,4 +1,4 @@
-//! A man page of a command line: `clap_mangen` writes the options, and we what it has no sections for.
+//! The man page of a command line. `clap_mangen` writes the options, and this file all other sections.
 
 use clap::Command;
 use clap_mangen::roff::{bold, roman, Roff};
@@ -6,7 +6,7 @@ use clap_mangen::Man;
 use wafengine::files::folder::ENGINE;
 
 const MADE: &str = ".\\\" Written by cargo run --example manual from what --help says: change that instead.\n";
-/// Of the first pages: the day on which somebody runs this is of no interest.
+/// The date of the first pages. With the present date, each run would change the pages.
 const DATE: &str = "2026-11-22";
 
 /// The page of a program with its commands.
@@ -25,7 +25,7 @@ pub fn write(command: &Command, summary: &str, others: &str) -> String {
         text += &sections(below, &prefix);
     }
     let others = Roff::new().control("SH", ["SEE ALSO"]).text([roman(others)]).render();
-    // Each part begins with the same two lines, which tell roff of apostrophes.
+    // Each part begins with the same two lines, which define apostrophes for roff.
     let start = Roff::new().render();
     let whole = [&text, others.as_str()].concat().replace(&start, "");
     [MADE, &start, &whole].concat()

@@ -1,4 +1,4 @@
-//! Values of a store that machines share: bundles, blobs, and what is packed in them.
+//! Values of a shared store: bundles and blobs.
 
 #![no_main]
 
@@ -30,7 +30,7 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![body, encode_blob(&Wrapped::of(b"small".to_vec()))]
 }
 
-/// With the right check: else nothing would come further.
+/// Adds the right check, without which nothing else would be decoded.
 fn signed(body: &[u8]) -> Vec<u8> {
     let check = blake3::keyed_hash(&key().0, body);
     [MAGIC, &check.as_bytes()[..CHECK], body].concat()
@@ -42,7 +42,7 @@ fuzz_target!(init: seed(seeds()), |data: &[u8]| {
     let value = signed(data);
     if let Some(bundle) = within(most, || Bundle::decode(&key(), &value)) {
         assert_eq!(Bundle::decode(&key(), &bundle.encode(&key())), Some(bundle.clone()));
-        // Entries that are none of ours go, and all that stays is what was there.
+        // Foreign entries may be dropped, and none appears.
         let known = bundle.entries.clone();
         let arranged = bundle.with(Entry::default().encode(), Vec::new());
         let others = arranged.bundle.entries.iter().skip(1);

@@ -1,4 +1,4 @@
-//! Requests to the page of `wafd dashboard`: heads that anything on this machine, and any page in its browser, can send.
+//! Requests to `wafd dashboard`, which any program on this machine, and any page in its browser, can send.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ fn seeds() -> Vec<Vec<u8>> {
     all.iter().map(|text| cut(text)).collect()
 }
 
-/// The one request of a connection, whatever comes after it.
+/// The only request of a connection. All bytes after it are ignored.
 fn request<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Option<Head>, bool) {
     let mut seen: Option<Head> = None;
     let names = Names::default();

@@ -1,4 +1,4 @@
-//! Entries, which a store or another machine gives, with signatures and marks of where they are from.
+//! Entries from a store or from another machine, with signatures and marks of their origin.
 
 #![no_main]
 
@@ -69,7 +69,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fuzz_target!(init: seed(seeds()), |data: &[u8]| {
-    // A path is told by what it does not share with the one before it.
+    // A path is encoded by its difference from the previous one, so decoding may need much memory.
     if let Ok(entry) = within(1024 * data.len() + (40 << 20), || Entry::decode(data)) {
         assert_eq!(Entry::decode(&entry.encode()).ok(), Some(entry));
     }

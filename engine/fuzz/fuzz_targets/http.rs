@@ -1,4 +1,4 @@
-//! HTTP requests of other people's clients: heads and bodies.
+//! HTTP requests of clients: heads and bodies.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ fn seeds() -> Vec<Vec<u8>> {
     all.iter().map(|text| cut(text)).collect()
 }
 
-/// A request, as far as it came.
+/// A request, as far as it has come.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     head: Head,
@@ -51,7 +51,7 @@ fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, bool)
                 }
             }
             Some(body) => match body.take(input).map_err(drop)? {
-                Part::Wants => return Ok(None),
+                Part::NeedsInput => return Ok(None),
                 Part::Frame(used) => used,
                 Part::Content(bytes) => {
                     assert!(!bytes.is_empty());

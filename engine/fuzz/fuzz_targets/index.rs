@@ -1,4 +1,4 @@
-//! The store's index: frames, and what they say of blobs, pieces of volumes and entries.
+//! The index of the store: frames with items for blobs, pieces of volumes and entries.
 
 #![no_main]
 
@@ -27,7 +27,7 @@ fuzz_target!(init: seed(seeds()), |data: &[u8]| {
     let mut again = Vec::new();
     items.iter().for_each(|item| item.write(&mut again));
     assert_eq!(Items(&again).collect::<Vec<_>>(), items);
-    // Whatever is around a frame, it is found.
+    // A frame is found between any other bytes.
     let mut framed = data.to_vec();
     frame(&again, &mut framed);
     let length = framed.len();
@@ -37,7 +37,7 @@ fuzz_target!(init: seed(seeds()), |data: &[u8]| {
     assert!(again.len() > 1 << 20 || found.contains(&&again[..]) || is_swallowed(&framed[..length], &found));
 });
 
-/// A frame that begins in what is before it may have it inside.
+/// Whether another frame, which begins in the bytes before, contains it.
 fn is_swallowed(before: &[u8], found: &[&[u8]]) -> bool {
     found.iter().any(|payload| payload.len() > before.len() / 2)
 }

@@ -1,4 +1,4 @@
-//! Packed blobs, of the store or on their way.
+//! Packed blobs, from a store or from another machine.
 
 #![no_main]
 

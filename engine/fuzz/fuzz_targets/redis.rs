@@ -1,4 +1,4 @@
-//! Requests of Redis' clients.
+//! Requests of Redis clients.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 type Words = Vec<Vec<u8>>;
 
-/// Requests, each with the length of a last word that comes by itself.
+/// Requests, each with the length of its last word if that is received separately.
 fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<(Words, Option<u64>)>, bool) {
     let mut seen = Vec::new();
     let owned = |words: Vec<&[u8]>| words.into_iter().map(<[u8]>::to_vec).collect::<Words>();
@@ -30,7 +30,7 @@ fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<(Words, Opti
             return Ok((used > 0).then_some(used as usize));
         }
         match within(64 * MOST_WORDS, || parse(input)).map_err(drop)? {
-            Parsed::Wants => Ok(None),
+            Parsed::NeedsInput => Ok(None),
             Parsed::Whole(words, used) => {
                 seen.push((owned(words), None));
                 Ok(Some(used))

@@ -1,8 +1,8 @@
-//! Frames of a team's server, both ways.
+//! Frames of a team's server, in both directions.
 
 #![no_main]
 
-use fuzzed::{cut, encoded, fuzz_frames};
+use fuzzed::{encoded, frame_seeds, fuzz_frames};
 use wafengine::bytes::digest::Digest;
 use wafengine::room::{Begun, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, FRAME_CAP};
 
@@ -84,13 +84,9 @@ fn seeds() -> Vec<Vec<u8>> {
         },
         Reply::Pong { id: 1 },
     ];
-    let mut all: Vec<Vec<u8>> = requests
-        .iter()
-        .map(|request| encoded(|to| request.encode(to)))
-        .collect();
-    all.extend(replies.iter().map(|reply| encoded(|to| reply.encode(to))));
-    all.push(all.concat());
-    all.iter().map(|bytes| cut(bytes)).collect()
+    let requests = requests.iter().map(|request| encoded(|to| request.encode(to)));
+    let replies = replies.iter().map(|reply| encoded(|to| reply.encode(to)));
+    frame_seeds(requests.chain(replies).collect())
 }
 
 fuzz_frames!(seeds(), Request, Reply, FRAME_CAP);

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use fuzzed::{cut, encoded, fuzz_frames};
+use fuzzed::{encoded, frame_seeds, fuzz_frames};
 use wafengine::wire::{
     Caching, Execute, Form, Hello, MissReason, Outcome, Policy, Reply, Request, Stdio, Strings, Told, UnstoredReason,
     Why, FRAME_CAP,
@@ -86,13 +86,9 @@ fn seeds() -> Vec<Vec<u8>> {
             numbers: vec![1, 0],
         },
     ];
-    let mut all: Vec<Vec<u8>> = requests
-        .iter()
-        .map(|request| encoded(|to| request.encode(to)))
-        .collect();
-    all.extend(replies.iter().map(|reply| encoded(|to| reply.encode(to))));
-    all.push(all.concat());
-    all.iter().map(|bytes| cut(bytes)).collect()
+    let requests = requests.iter().map(|request| encoded(|to| request.encode(to)));
+    let replies = replies.iter().map(|reply| encoded(|to| reply.encode(to)));
+    frame_seeds(requests.chain(replies).collect())
 }
 
 fuzz_frames!(seeds(), Request, Reply, FRAME_CAP);

@@ -1,4 +1,4 @@
-//! What all targets share: seeds, a count of the memory that is taken, and a stream that comes in pieces.
+//! Functions that all targets share: seeds, a count of allocated memory, and streams that come in pieces.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wafengine::bytes::frame::Inbox;
 
-/// Counts what Rust takes. libFuzzer has memory of its own, and runs one input at a time.
+/// Counts the memory that Rust code allocates. libFuzzer does not use this allocator, and runs one input at a time.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -24,7 +24,7 @@ fn give_back(size: usize) {
     HELD.fetch_sub(size, Ordering::Relaxed);
 }
 
-// SAFETY: all of it is the system's, which is told what we are told.
+// SAFETY: passes each call on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Both may be there for a moment.
+        // The old and the new block may exist at the same time.
         take(size);
         give_back(layout.size());
         System.realloc(old, layout, size)
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `decode` makes, which takes no more memory for that than this.
+/// The result of `decode`. Panics if that allocates more memory than this.
 pub fn within<T>(most: usize, decode: impl FnOnce() -> T) -> T {
     let before = HELD.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
@@ -59,7 +59,7 @@ pub fn within<T>(most: usize, decode: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Puts valid examples into the first folder that the command line names, from which libFuzzer begins.
+/// Writes valid examples into the first folder of the command line. libFuzzer begins with them.
 pub fn seed(seeds: impl IntoIterator<Item = Vec<u8>>) {
     let Some(folder) = std::env::args().skip(1).find(|word| Path::new(word).is_dir()) else {
         return;
@@ -70,7 +70,7 @@ pub fn seed(seeds: impl IntoIterator<Item = Vec<u8>>) {
     }
 }
 
-/// The bytes in two or three pieces: where they are cut is told by the first two of them.
+/// Cuts the data into three pieces. The first two bytes say where.
 pub fn pieces(data: &[u8]) -> Option<(&[u8], [&[u8]; 3])> {
     let ([first, second], rest) = data.split_first_chunk::<2>()?;
     let cut = |at: &u8, bytes: &[u8]| usize::from(*at) * (bytes.len() + 1) / 256;
@@ -84,7 +84,7 @@ pub fn cut(rest: &[u8]) -> Vec<u8> {
     [&[100, 128], rest].concat()
 }
 
-/// What `take` makes of a stream that comes in these pieces: it uses up as many bytes as it returns, or needs more, or fails.
+/// Passes a stream to `take`, piece by piece. `take` returns how many bytes it has used, or None if it needs more.
 pub fn stream<'a, E>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     mut take: impl FnMut(&[u8]) -> Result<Option<usize>, E>,
@@ -100,7 +100,8 @@ pub fn stream<'a, E>(
     Ok(waiting.len())
 }
 
-/// Frames of a stream that comes in these pieces, and whether it broke. What waits takes no memory but for what has come.
+/// The frames of a stream that comes in these pieces, and whether it is malformed. The memory is limited by the bytes that
+/// have come.
 pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> (Vec<Vec<u8>>, bool) {
     let mut inbox = Inbox::new(cap);
     let mut frames = Vec::new();
@@ -125,7 +126,13 @@ pub fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// A target for frames, each of which is a request or a reply, or nothing.
+/// Seeds with one frame each, and one with all frames.
+pub fn frame_seeds(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    frames.push(frames.concat());
+    frames.iter().map(|bytes| cut(bytes)).collect()
+}
+
+/// A target for frames, each of which is a request or a reply, or neither.
 #[macro_export]
 macro_rules! fuzz_frames {
     ($seeds:expr, $request:ident, $reply:ident, $cap:expr) => {

@@ -147,7 +147,7 @@ pub struct Uncached {
 }
 
 impl Uncached {
-    pub(super) fn new(why: UncachedReason, words: String) -> Uncached {
+    pub fn new(why: UncachedReason, words: String) -> Uncached {
         let (is_unknown, argv) = (false, None);
         Uncached {
             why,

@@ -23,7 +23,7 @@ use super::story::{understand, Knowledge, Made};
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
-use crate::facts::diary::Telling;
+use crate::facts::driver_model::DriverPrediction;
 use crate::facts::environment::TERMINAL;
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::path::{Path, Place};
@@ -49,7 +49,7 @@ pub struct Ended {
     pub started: Stamp,
     pub accesses: Vec<Access>,
     /// The predicted accesses of its driver, if the driver did not run.
-    pub driver: Option<Telling>,
+    pub driver: Option<DriverPrediction>,
     /// The library that recorded the accesses.
     pub observer: Bytes,
 }

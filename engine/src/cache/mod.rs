@@ -100,7 +100,7 @@ impl Cache {
             folder,
             openings: AtomicU64::new(store.openings()),
             store: Arc::new(store),
-            world: World::new(world::Room::default()),
+            world: World::new(world::Capacity::default()),
             flights: Flights::new(move |question| after_flights(question)),
             checkouts: Checkouts::default(),
             journal,

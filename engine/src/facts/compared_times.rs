@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_compares_times_is_known() {
+    fn a_comparison_of_times_is_found() {
         for text in [
             "#pragma GCC dependency \"a.h\"\n",
             "  #  pragma\tGCC\tdependency <a.h> it is old\n",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_talks_of_dependencies_is_not() {
+    fn other_uses_of_the_word_do_not_count() {
         for text in [
             "",
             "y = kill_dependency(x);",

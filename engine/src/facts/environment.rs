@@ -8,8 +8,8 @@ use super::exception::is_asked_by_libc;
 use crate::bytes::digest::Digest;
 use crate::wire::Strings;
 
-/// What a command gets from its client besides its variables, under names that no variable can have, because they begin
-/// with an equals sign. It is made when it is needed, which is seldom.
+/// Values that a command gets from its client besides its variables. Their names begin with an equals sign, so no variable
+/// can have them. They are made only when they are needed, which is seldom.
 #[derive(Clone)]
 pub struct Circumstances(Arc<dyn Fn() -> Vec<(&'static str, String)> + Send + Sync>);
 
@@ -64,7 +64,7 @@ pub const SILENT: [&[u8]; 8] = [
 
 /// Facts have the terminal under this name among the variables. No variable can have it.
 pub const TERMINAL: &[u8] = b"=terminal";
-/// The same for what is on standard input.
+/// The same for standard input.
 pub const INPUT: &[u8] = b"=input";
 
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
@@ -154,10 +154,8 @@ impl Environment {
         let tells = move |(name, value): &(&[u8], &[u8])| {
             !(is_silent(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
         };
-        let variables = self.variables.iter();
-        let variables = variables.map(|found| (found.name(&self.text), found.value(&self.text)));
         let circumstances = self.circumstances().iter();
-        variables
+        self.all()
             .chain(circumstances.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
             .filter(tells)
     }
@@ -200,21 +198,21 @@ mod tests {
     }
 
     #[test]
-    fn what_libc_asks_for_is_told_as_one() {
+    fn variables_of_libc_are_one_value() {
         assert_eq!(environment(&["A=1", "LD_PRELOAD=x"]).for_libc(), None);
         let found = environment(&["POSIXLY_CORRECT=", "LD_BIND_NOW=1", "B=2"]).for_libc();
         assert_eq!(found, Some(b"LD_BIND_NOW=1 POSIXLY_CORRECT=".to_vec()));
     }
 
     #[test]
-    fn what_is_added_is_found_beside_the_others() {
+    fn an_added_variable_is_found() {
         let found = environment(&["B=2", "D=4"]).with(b"C", Some(b"3".to_vec()));
         assert_eq!(found.value(b"C"), Some(&b"3"[..]));
         assert_eq!(found.with(b"A", None).value(b"D"), Some(&b"4"[..]));
     }
 
     #[test]
-    fn where_the_shell_was_and_what_make_says_of_jobs_are_nobodys_business() {
+    fn the_shells_folder_and_makes_job_options_do_not_count() {
         let one = environment(&["A=1", "_=x", "SHLVL=1", "MAKEFLAGS=-j4", "PWD=/w"]);
         let other = environment(&["A=2", "SHLVL=7"]);
         assert_eq!(one.names(b"/w"), other.names(b"/w"));

@@ -60,7 +60,7 @@ pub fn is_asked_by_libc(name: &[u8]) -> bool {
 pub const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
 pub const TEMPORARY_FOLDERS: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/usr/tmp"];
 
-/// What a special path means to a command that uses it.
+/// The meaning of a special path for a command that uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     /// It says nothing about what a command makes.
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_libc_asks_for_is_known_by_its_name() {
+    fn variables_of_libc_are_known_by_name() {
         for name in [
             "POSIXLY_CORRECT",
             "GCONV_PATH",

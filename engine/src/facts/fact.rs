@@ -47,7 +47,7 @@ pub enum Fact {
         follows: bool,
         number: u32,
     },
-    /// Something was looked at by a program of which it is not known what it looks for.
+    /// The status of something was read by a program of which it is not known which part it uses.
     Status {
         path: Path,
         follows: bool,
@@ -234,14 +234,10 @@ impl Fact {
         }
     }
 
-    /// The status of something for a program of which it is not known what it looks for. The size and time of a folder
+    /// The status of something, for a program of which it is not known which part of it counts. The size and time of a folder
     /// depend on the files in it, which may be the command's own results, so they are left out.
     pub fn status(path: Path, follows: bool, view: &mut View) -> Result<Fact, Errno> {
-        let is = if follows {
-            view.status(&path)?
-        } else {
-            view.status_of_name(&path)?
-        };
+        let is = view.status_at(&path, follows)?;
         let counts = is.kind() != Kind::Folder;
         Ok(Fact::Status {
             path,
@@ -283,9 +279,7 @@ impl Fact {
             | Fact::Refused { path, .. } => Some(path),
         }
     }
-}
 
-impl Fact {
     /// All paths of the fact.
     pub fn paths(&mut self) -> Vec<&mut Path> {
         match self {
@@ -322,12 +316,7 @@ fn check_variable(name: &[u8], was: Option<&[u8]>, view: &View) -> Result<(), Ch
 }
 
 fn check_kind(path: &Path, was: Kind, follows: bool, number: u32, view: &mut View) -> Result<(), Change> {
-    let found = if follows {
-        view.status(path)
-    } else {
-        view.status_of_name(path)
-    };
-    let status = found.map_err(|error| lost(view, path, error))?;
+    let status = view.status_at(path, follows).map_err(|error| lost(view, path, error))?;
     let is = status.kind();
     let change = || Change::Kind {
         path: view.place.show(path),
@@ -346,7 +335,7 @@ type Identity = (u64, u64);
 /// Whether each file is the same file, and as old, as the first one with its numbers, and all those first ones differ. Then
 /// every pair is as it was.
 fn check_twins(twins: &[Twin], view: &mut View) -> Result<(), Change> {
-    let (mut files, mut seconds) = (Firsts::default(), Firsts::default());
+    let (mut files, mut seconds) = (Firsts(Vec::new()), Firsts(Vec::new()));
     let mut compare = || {
         for (at, twin) in twins.iter().enumerate() {
             let (file, second) = file_and_second(&twin.path, view)?;
@@ -378,12 +367,6 @@ impl From<Change> for Unlike {
 
 /// The first file with each number, and its position.
 struct Firsts<T>(Vec<(T, usize)>);
-
-impl<T> Default for Firsts<T> {
-    fn default() -> Firsts<T> {
-        Firsts(Vec::new())
-    }
-}
 
 impl<T: Ord + Copy> Firsts<T> {
     fn add(&mut self, number: u32, value: T, at: usize) -> Result<(), Unlike> {

@@ -21,7 +21,7 @@ use super::status::Status;
 use super::world::World;
 
 /// The number of paths of a usual compile.
-const ROOM: usize = 128;
+const CAPACITY: usize = 128;
 /// Paths with more links in a row, or longer than this, are left to the kernel, which knows where they must end.
 const LINKS: usize = 8;
 const NAMES: usize = 64;
@@ -38,7 +38,7 @@ pub enum FolderNames {
 /// By path.
 type Known<T> = HashMap<Vec<u8>, T, FxBuildHasher>;
 
-/// What was found since the view began. It serves requests that had arrived before that, and no later ones.
+/// The state of files that was found since the view began. It serves requests that had arrived before that, and no later ones.
 pub struct FileView {
     began: Instant,
     /// No request is served by it any more. Only its allocated memory is kept.
@@ -65,7 +65,7 @@ enum Spelling<'p> {
     /// The folder above this one.
     Above(&'p [u8]),
     /// A name in a folder that has another spelling.
-    Crooked(&'p [u8], &'p [u8]),
+    Indirect(&'p [u8], &'p [u8]),
 }
 
 impl Spelling<'_> {
@@ -82,13 +82,13 @@ impl Spelling<'_> {
         match name {
             b"." => Spelling::Folder(folder),
             b".." => Spelling::Above(folder),
-            _ if is_crooked(folder) => Spelling::Crooked(folder, name),
+            _ if is_indirect(folder) => Spelling::Indirect(folder, name),
             _ => Spelling::Plain,
         }
     }
 }
 
-fn is_crooked(folder: &[u8]) -> bool {
+fn is_indirect(folder: &[u8]) -> bool {
     let is_odd = |name: &[u8]| matches!(name, b"" | b"." | b"..");
     folder.len() > 1 && folder[1..].split(|b| *b == b'/').any(is_odd)
 }
@@ -98,10 +98,10 @@ impl FileView {
         FileView {
             began: Instant::now(),
             is_over: false,
-            names: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            targets: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            names: Known::with_capacity_and_hasher(CAPACITY, FxBuildHasher),
+            targets: Known::with_capacity_and_hasher(CAPACITY, FxBuildHasher),
             links: Known::default(),
-            folders: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            folders: Known::with_capacity_and_hasher(CAPACITY, FxBuildHasher),
             real: Known::default(),
             searched: Vec::new(),
         }
@@ -128,8 +128,8 @@ impl FileView {
     /// Keeps this view, if it began when the next request had already arrived. Otherwise a new view begins now.
     pub fn for_request(known: Option<FileView>, arrived: Instant) -> FileView {
         match known {
-            Some(moment) if !moment.is_over && arrived <= moment.began => moment,
-            Some(moment) => moment.begin_again(),
+            Some(view) if !view.is_over && arrived <= view.began => view,
+            Some(view) => view.begin_again(),
             None => FileView::begin(),
         }
     }
@@ -142,9 +142,9 @@ impl FileView {
             Spelling::Plain => status_of_name(path),
             Spelling::Folder(inner) => self.folder(inner),
             Spelling::Above(folder) => self.above(folder).and_then(|above| self.status_of_name(&above)),
-            Spelling::Crooked(folder, name) => {
-                let straight = self.straight(folder, name);
-                straight.and_then(|path| self.status_of_name(&path))
+            Spelling::Indirect(folder, name) => {
+                let direct = self.direct(folder, name);
+                direct.and_then(|path| self.status_of_name(&path))
             }
         };
         self.names.insert(path.to_vec(), found);
@@ -172,9 +172,9 @@ impl FileView {
             Spelling::Plain => status(path),
             Spelling::Folder(inner) => self.folder(inner),
             Spelling::Above(_) => return self.status_of_name(path),
-            Spelling::Crooked(folder, name) => {
-                let straight = self.straight(folder, name);
-                straight.and_then(|path| self.status(&path))
+            Spelling::Indirect(folder, name) => {
+                let direct = self.direct(folder, name);
+                direct.and_then(|path| self.status(&path))
             }
         };
         self.targets.insert(path.to_vec(), found);
@@ -187,7 +187,7 @@ impl FileView {
     }
 
     /// A name in a folder, by the folder's real path.
-    fn straight(&mut self, folder: &[u8], name: &[u8]) -> Result<Vec<u8>, Errno> {
+    fn direct(&mut self, folder: &[u8], name: &[u8]) -> Result<Vec<u8>, Errno> {
         let folder = self.resolved_folder(folder, LINKS)?;
         Ok(join(&folder, name))
     }
@@ -242,7 +242,7 @@ impl FileView {
                 let folder = self.resolved_folder(folder, links)?;
                 self.above_real(folder)
             }
-            Spelling::Plain | Spelling::Crooked(..) => {
+            Spelling::Plain | Spelling::Indirect(..) => {
                 let Some((folder, name)) = split(path) else {
                     return resolve(path);
                 };
@@ -350,12 +350,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_serves_whoever_was_there_when_it_began() {
+    fn a_view_serves_requests_that_had_arrived_when_it_began() {
         let early = Instant::now();
-        let mut moment = FileView::for_request(None, early);
-        let began = moment.began;
-        moment.names.insert(b"seen".to_vec(), Err(Errno::NOENT));
-        let again = FileView::for_request(Some(moment), began);
+        let mut view = FileView::for_request(None, early);
+        let began = view.began;
+        view.names.insert(b"seen".to_vec(), Err(Errno::NOENT));
+        let again = FileView::for_request(Some(view), began);
         assert_eq!(again.names.len(), 1);
         let later = began + std::time::Duration::from_nanos(1);
         assert!(FileView::for_request(Some(again), later).names.is_empty());
@@ -366,9 +366,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_where_the_kernel_has_it_lead() {
+    fn a_path_is_resolved_as_by_the_kernel() {
         use std::os::unix::fs::symlink;
-        let root = std::env::temp_dir().join(format!("moment-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("file-view-{}", std::process::id()));
         std::fs::create_dir_all(root.join("a/b/c")).unwrap();
         std::fs::write(root.join("a/b/file"), "").unwrap();
         for (text, name) in [

@@ -1,4 +1,4 @@
-//! What a command finds on its standard input, as far as this can be found out without reading it.
+//! The standard input of a command, as far as it can be known without reading it.
 
 use std::os::fd::BorrowedFd;
 
@@ -29,11 +29,7 @@ impl Input {
             Input::Unknown => Input::UNKNOWN.to_owned(),
         }
     }
-}
 
-const NULL: (u32, u32) = (1, 3);
-
-impl Input {
     pub fn of_text(text: &[u8]) -> Input {
         match text {
             [] => Input::Nothing,
@@ -48,6 +44,9 @@ impl Input {
         }
     }
 }
+
+/// The device number of `/dev/null`.
+const NULL: (u32, u32) = (1, 3);
 
 fn is_at_its_end(file: BorrowedFd) -> rustix::io::Result<bool> {
     let status = rustix::fs::fstat(file)?;
@@ -73,7 +72,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn what_is_at_its_end_holds_nothing() {
+    fn an_input_at_its_end_is_nothing() {
         assert_eq!(Input::of(File::open("/dev/null").unwrap().as_fd()), Input::Nothing);
         let (read, write) = rustix::pipe::pipe().unwrap();
         assert_eq!(Input::of(read.as_fd()), Input::Unknown);
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_told_by_its_digest() {
+    fn a_text_is_known_by_its_digest() {
         assert_eq!(Input::of_text(b""), Input::Nothing);
         assert_eq!(Input::of_text(b"a"), Input::of_text(b"a"));
         assert_ne!(Input::of_text(b"a"), Input::of_text(b"b"));

@@ -1,5 +1,5 @@
-//! What a program or library can do by its own instructions, without the C library: system calls, random numbers, the
-//! clock, the kind of processor.
+//! Finds the abilities that a program or library has by its own instructions, without the C library: system calls, random
+//! numbers, the clock, the kind of processor.
 //!
 //! Pure. The instructions of a file are decoded one after the other, in the order in which they would run. A search for
 //! their bytes would also find constants and addresses. Bytes that are no instruction are skipped one by one.
@@ -156,7 +156,7 @@ mod machine {
 
     /// If the clock is read this shortly before a pause, it decides how long to spin. libc's locks do so.
     const SPIN: u32 = 16;
-    /// So many bytes of code are one piece of progress.
+    /// The number of bytes of code that count as one piece of progress.
     const PIECE: usize = 1 << 16;
 
     pub fn sweep(code: &[u8], findings: &mut Findings) {

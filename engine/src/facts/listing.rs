@@ -96,7 +96,7 @@ fn plain(kind: Kind) -> Kind {
     }
 }
 
-/// FNV-1a, which is quick for short names. If somebody finds two names with one hash, this costs a `stat`.
+/// FNV-1a, which is quick for short names. Two names with the same hash only cost a `stat`.
 fn mark(name: &[u8]) -> u64 {
     let step = |mark: u64, byte: &u8| (mark ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     name.iter().fold(0xcbf2_9ce4_8422_2325, step)

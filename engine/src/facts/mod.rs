@@ -1,9 +1,9 @@
-//! Facts, and the world with which they are compared: files, folders, variables and the processor, each looked at once.
+//! Facts, and the present state of files, folders, variables and the processor, with which they are compared.
 //!
-//! The room knows accesses only to predict those of a driver (`diary`). It knows nothing of keys, entries and stores.
+//! The room knows accesses only to predict those of a driver (`driver_model`). It knows nothing of keys, entries and stores.
 
 pub mod compared_times;
-pub mod diary;
+pub mod driver_model;
 pub mod environment;
 pub mod exception;
 pub mod fact;

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_left_out_and_all_else_stays() {
+    fn parts_without_effect_are_left_out() {
         assert_eq!(tidied("//a/./b//c"), "/a/b/c");
         assert_eq!(tidied("./a/../b"), "a/../b");
         assert_eq!(tidied("a/"), "a/");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_relative_is_found_relative_and_what_was_not_is_not() {
+    fn relative_paths_and_paths_below_the_base_move_with_the_checkout() {
         let place = Place::new(b"/w/build/", Some(b"/w"));
         let other = Place::new(b"/v/build", Some(b"/v"));
         for (given, there) in [

@@ -1,4 +1,5 @@
-//! What a program can learn about this machine's processor by instructions that are not seen: features, model, caches.
+//! The properties of this machine's processor that a program can learn by instructions that are not observed: features,
+//! model, caches.
 //!
 //! It is a fact like a variable, so that entries and `--explain` know it by name. Machines with the same text have
 //! processors that no compiler distinguishes.
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processor_is_told_alike_wherever_it_is_asked() {
+    fn a_processor_is_described_the_same_each_time() {
         let first = all();
         assert!(!first.is_empty());
         let (mut one, mut other) = (first, all());
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_of_another_name_are_others() {
+    fn the_given_name_distinguishes_machines() {
         assert_eq!(tell(None), tell(Some(b"")));
         assert_ne!(tell(None), tell(Some(b"a")));
         assert_ne!(tell(Some(b"a")), tell(Some(b"b")));

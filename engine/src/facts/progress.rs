@@ -1,21 +1,22 @@
-//! That files are being looked at: who waits for a thread that does can tell a large file from one that hangs in the system.
+//! Counts the progress of threads that read files. So another thread that waits for them can distinguish a large file from
+//! one on which the system hangs.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static PIECES: AtomicU64 = AtomicU64::new(0);
 
-/// One more piece of a file was looked at.
+/// Counts one more piece of a file.
 pub fn advance() {
     PIECES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many pieces all threads of this process have looked at.
+/// How many pieces all threads of this process have read.
 pub fn pieces() -> u64 {
     PIECES.load(Ordering::Relaxed)
 }
 
-/// A reader whose every read is an advance.
+/// A reader that counts each read.
 pub struct Advancing<R>(pub R);
 
 impl<R: Read> Read for Advancing<R> {
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_read_is_an_advance() {
+    fn each_read_is_counted() {
         let before = pieces();
         let mut text = String::new();
         Advancing(&b"text"[..]).read_to_string(&mut text).unwrap();

@@ -1,4 +1,4 @@
-//! A map that keeps what was used lately, with a limited size.
+//! A map with a limited size, which keeps the entries that were used lately.
 //!
 //! It has two generations instead of a list of uses. A value that is not used while half of the room fills up is dropped.
 //! Threads share it: each key belongs to a shard.
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_again_and_again_stays() {
+    fn an_entry_in_use_stays() {
         let recent = Recent::new(320);
         recent.put(-1, 7);
         for i in 0..10_000 {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_last_counts_and_what_is_removed_is_gone() {
+    fn the_last_value_counts_until_it_is_removed() {
         let recent = Recent::new(8);
         recent.put(1, 1);
         recent.put(1, 2);

@@ -1,4 +1,4 @@
-//! What the file system reports about a file without its content being read, and when this can be trusted.
+//! The status of a file, as the file system reports it, and when it can be trusted.
 
 use rustix::fs::{FileType, Stat};
 

@@ -1,10 +1,10 @@
-//! The present state of files and folders, and what was learned of them before, as long as that surely holds.
+//! The present state of files and folders, and earlier results about them that are still valid.
 //!
 //! A `World` lives as long as the engine, and threads share it. It keeps the digests of files and the names in folders,
 //! known by device, inode, size and both times. A file that was changed in the tick of the clock in which it was read, or
 //! later, may change again without a new stamp, so it is not kept. A `View` is the world as one command finds it.
-//! change again without a trace: it is not kept. A `View` is the world as one command would find it.
 
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -30,14 +30,14 @@ use crate::observe::known_programs::Family;
 
 /// How much a world remembers: some 200 bytes per file, and eight per name in a folder.
 #[derive(Debug, Clone, Copy)]
-pub struct Room {
+pub struct Capacity {
     pub files: usize,
     pub folders: usize,
 }
 
-impl Default for Room {
-    fn default() -> Room {
-        Room {
+impl Default for Capacity {
+    fn default() -> Capacity {
+        Capacity {
             files: 1 << 18,
             folders: 1 << 13,
         }
@@ -45,16 +45,18 @@ impl Default for Room {
 }
 
 type Identity = (u64, u64);
+/// Results about files, each valid as long as the file has this status.
+type Results<T> = Recent<Identity, (Status, T)>;
 
 pub struct World {
-    digests: Recent<Identity, (Status, Digest)>,
+    digests: Results<Digest>,
     /// Whether files make compilers compare the times of other files.
-    dated: Recent<Identity, (Status, bool)>,
+    dated: Results<bool>,
     /// What programs and libraries can do by their own instructions.
-    instructions: Recent<Identity, (Status, Findings)>,
+    instructions: Results<Findings>,
     /// Whether programs have the marks of a family, for the family that was asked for last.
-    marks: Recent<Identity, (Status, &'static Family, bool)>,
-    folders: Recent<Identity, (Status, Arc<Listing>)>,
+    marks: Results<(&'static Family, bool)>,
+    folders: Results<Arc<Listing>>,
     /// Hashes of paths that were links when they were last looked at. This is only a hint.
     links: Recent<u64, ()>,
     hasher: RandomState,
@@ -80,22 +82,36 @@ const LONGEST_SOURCE: u64 = 1 << 30;
 const LARGEST_PROGRAM: u64 = 1 << 28;
 /// How often a file may change while we read it.
 const ATTEMPTS: usize = 3;
+/// Non-blocking, because a file may have become a pipe meanwhile.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+fn known<T: Clone>(results: &Results<T>, status: &Status) -> Option<T> {
+    let (known, result) = results.get(&(status.device, status.inode))?;
+    (known == *status).then_some(result)
+}
+
+fn keep<T: Clone>(results: &Results<T>, status: &Status, result: T) {
+    results.put((status.device, status.inode), (*status, result));
+}
 
 impl World {
-    pub fn new(room: Room) -> World {
+    pub fn new(capacity: Capacity) -> World {
         World {
-            digests: Recent::new(room.files),
-            dated: Recent::new(room.files),
-            instructions: Recent::new(room.folders),
-            marks: Recent::new(room.folders),
-            folders: Recent::new(room.folders),
-            links: Recent::new(room.folders),
+            digests: Recent::new(capacity.files),
+            dated: Recent::new(capacity.files),
+            instructions: Recent::new(capacity.folders),
+            marks: Recent::new(capacity.folders),
+            folders: Recent::new(capacity.folders),
+            links: Recent::new(capacity.folders),
             hasher: RandomState::new(),
         }
     }
 
-    /// The status of what the path leads to. What was a link once is likely to be one still, so the link itself is not
-    /// looked at.
+    /// The status of the file to which the path leads. A path that was a link once is likely to be one still, so the status of
+    /// the link itself is not read.
     fn status(&self, path: &[u8], files: &mut FileView) -> Result<Status, Errno> {
         let key = self.hasher.hash_one(path);
         if self.links.get(&key).is_some() {
@@ -109,9 +125,9 @@ impl World {
 
     /// The digest of a plain file with this status, together with the status that the content had.
     pub fn digest(&self, path: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
-        match self.digests.get(&(status.device, status.inode)) {
-            Some((known, digest)) if known == *status => Ok((known, digest)),
-            _ => self.read_digest(path),
+        match known(&self.digests, status) {
+            Some(digest) => Ok((*status, digest)),
+            None => self.read_digest(path),
         }
     }
 
@@ -128,10 +144,8 @@ impl World {
     }
 
     fn read_digest(&self, path: &[u8]) -> io::Result<(Status, Digest)> {
-        // Non-blocking, because it may have become a pipe meanwhile.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         for _ in 0..ATTEMPTS {
-            let file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
+            let file = File::from(fs::open(path, READ, Mode::empty())?);
             let start = Stamp::now();
             let before = Status::from(fs::fstat(&file)?);
             if !before.kind().is_plain() {
@@ -141,7 +155,7 @@ impl World {
             let after = Status::from(fs::fstat(&file)?);
             if before == after {
                 if before.is_older(start) && is_trusted(&file) {
-                    self.digests.put((before.device, before.inode), (before, digest));
+                    keep(&self.digests, &before, digest);
                 }
                 return Ok((before, digest));
             }
@@ -149,87 +163,70 @@ impl World {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// What a program or library with this status can do by its own instructions. If it cannot be read, this is not known.
+    /// The abilities that a program or library with this status has by its own instructions. None if it cannot be read.
     pub fn instructions(&self, path: &[u8], status: &Status) -> Option<Findings> {
-        match self.instructions.get(&(status.device, status.inode)) {
-            Some((known, found)) if known == *status => Some(found),
-            _ => self.read_instructions(path, status).ok().flatten(),
-        }
-    }
-
-    fn read_instructions(&self, path: &[u8], status: &Status) -> io::Result<Option<Findings>> {
-        if status.size > LARGEST_PROGRAM {
-            return Ok(None);
-        }
-        let (bytes, is_lasting) = self.read_whole(path, status)?;
-        let Some(bytes) = bytes else { return Ok(None) };
-        let found = instructions::find(&bytes);
-        if is_lasting {
-            self.instructions.put((status.device, status.inode), (*status, found));
-        }
-        Ok(Some(found))
+        known(&self.instructions, status).or_else(|| {
+            if status.size > LARGEST_PROGRAM {
+                return None;
+            }
+            let found = self.read_whole(&self.instructions, path, status, instructions::find);
+            found.ok().flatten()
+        })
     }
 
     /// Whether the file of a program with this status has the marks of a family. If it cannot be read, it has none.
     pub fn is_marked(&self, path: &[u8], status: &Status, family: &'static Family) -> bool {
-        match self.marks.get(&(status.device, status.inode)) {
-            Some((known, asked, is_marked)) if known == *status && asked == family => is_marked,
-            _ => self.read_marks(path, status, family).unwrap_or(false),
+        match known(&self.marks, status) {
+            Some((asked, is_marked)) if asked == family => return is_marked,
+            _ if family.marks.is_empty() || status.size > LARGEST_PROGRAM => return false,
+            _ => {}
         }
-    }
-
-    fn read_marks(&self, path: &[u8], status: &Status, family: &'static Family) -> io::Result<bool> {
-        if family.marks.is_empty() || status.size > LARGEST_PROGRAM {
-            return Ok(false);
-        }
-        let (bytes, is_lasting) = self.read_whole(path, status)?;
-        let Some(bytes) = bytes else { return Ok(false) };
-        let has = |mark: &&str| memmem::find(&bytes, mark.as_bytes()).is_some();
-        let is_marked = family.marks.iter().any(has);
-        if is_lasting {
-            self.marks
-                .put((status.device, status.inode), (*status, family, is_marked));
-        }
-        Ok(is_marked)
-    }
-
-    /// Opens a plain file, if it still has this status. Also says whether a later change would show.
-    fn read_whole(&self, path: &[u8], status: &Status) -> io::Result<(Option<Vec<u8>>, bool)> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
-        let start = Stamp::now();
-        let mut bytes = Vec::with_capacity(status.size as usize + 1);
-        io::Read::read_to_end(&mut Advancing(&file), &mut bytes)?;
-        let is_same = Status::from(fs::fstat(&file)?) == *status;
-        let is_lasting = is_same && status.is_older(start) && is_trusted(&file);
-        Ok((is_same.then_some(bytes), is_lasting))
+        let find = |bytes: &[u8]| {
+            let has = |mark: &&str| memmem::find(bytes, mark.as_bytes()).is_some();
+            (family, family.marks.iter().any(has))
+        };
+        let found = self.read_whole(&self.marks, path, status, find);
+        matches!(found, Ok(Some((_, true))))
     }
 
     /// Whether a plain file with this status makes a compiler compare the times of files. If it cannot be read, it does.
     pub fn compares_times(&self, path: &[u8], status: &Status) -> bool {
-        match self.dated.get(&(status.device, status.inode)) {
-            Some((known, compares)) if known == *status => compares,
-            _ => self.read_times(path, status).unwrap_or(true),
-        }
+        known(&self.dated, status).unwrap_or_else(|| {
+            if status.size > LONGEST_SOURCE {
+                return false;
+            }
+            let found = self.read_whole(&self.dated, path, status, compares_times);
+            found.ok().flatten().unwrap_or(true)
+        })
     }
 
-    fn read_times(&self, path: &[u8], status: &Status) -> io::Result<bool> {
-        if status.size > LONGEST_SOURCE {
-            return Ok(false);
+    /// Reads a plain file with this status, and keeps the result of `find` if a later change of the file would show. None if
+    /// the file has another status by now.
+    fn read_whole<T: Clone>(
+        &self,
+        results: &Results<T>,
+        path: &[u8],
+        status: &Status,
+        find: impl FnOnce(&[u8]) -> T,
+    ) -> io::Result<Option<T>> {
+        let file = File::from(fs::open(path, READ, Mode::empty())?);
+        let start = Stamp::now();
+        let mut bytes = Vec::with_capacity(status.size as usize + 1);
+        io::Read::read_to_end(&mut Advancing(&file), &mut bytes)?;
+        if Status::from(fs::fstat(&file)?) != *status {
+            return Ok(None);
         }
-        let (text, is_lasting) = self.read_whole(path, status)?;
-        let Some(text) = text else { return Ok(true) };
-        let compares = compares_times(&text);
-        if is_lasting {
-            self.dated.put((status.device, status.inode), (*status, compares));
+        let found = find(&bytes);
+        if status.is_older(start) && is_trusted(&file) {
+            keep(results, status, found.clone());
         }
-        Ok(compares)
+        Ok(Some(found))
     }
 
     /// A folder's names, if its status shows each change: names that were kept, or read now.
     pub fn names(&self, path: &[u8], status: &Status) -> Option<Arc<Listing>> {
-        match self.folders.get(&(status.device, status.inode)) {
-            Some((known, listing)) if known == *status => Some(listing),
+        match known(&self.folders, status) {
+            Some(listing) => Some(listing),
             _ if !status.is_older(Stamp::now().plus_seconds(-QUIET_SECONDS)) => None,
             _ => self.read_names(path).ok().flatten(),
         }
@@ -247,8 +244,7 @@ impl World {
         if before != Status::from(fs::fstat(&folder)?) {
             return Ok(None);
         }
-        self.folders
-            .put((before.device, before.inode), (before, listing.clone()));
+        keep(&self.folders, &before, listing.clone());
         Ok(Some(listing))
     }
 
@@ -326,6 +322,15 @@ impl<'w> View<'w> {
         self.files.status_of_name(&self.name)
     }
 
+    /// One of these two.
+    pub fn status_at(&mut self, path: &Path, follows: bool) -> Result<Status, Errno> {
+        if follows {
+            self.status(path)
+        } else {
+            self.status_of_name(path)
+        }
+    }
+
     /// The digest of a plain file's content.
     pub fn digest(&mut self, path: &Path) -> Result<(Status, Digest), Errno> {
         self.place.write(path, &mut self.name);
@@ -351,7 +356,7 @@ impl<'w> View<'w> {
         }
     }
 
-    /// What a program or library can do by its own instructions.
+    /// The abilities that a program or library has by its own instructions.
     pub fn instructions(&mut self, path: &Path) -> Option<Findings> {
         self.place.write(path, &mut self.name);
         let status = self.world.status(&self.name, &mut self.files).ok()?;
@@ -452,8 +457,7 @@ impl<'w> View<'w> {
     pub fn refusal(&mut self, path: &Path, opens: bool) -> Option<Errno> {
         self.place.write(path, &mut self.name);
         if opens {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-            fs::open(self.name.as_slice(), flags, Mode::empty()).err()
+            fs::open(self.name.as_slice(), READ, Mode::empty()).err()
         } else {
             fs::stat(self.name.as_slice()).err()
         }

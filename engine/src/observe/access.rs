@@ -16,6 +16,23 @@ pub struct Access {
     pub identity: u64,
 }
 
+impl Access {
+    /// A successful access. The identity of the file is not known.
+    pub fn of(process: u32, what: What) -> Access {
+        Access {
+            process,
+            what,
+            error: 0,
+            identity: 0,
+        }
+    }
+
+    /// Nothing is known of the command, for this reason.
+    pub fn blind(why: &'static str) -> Access {
+        Access::of(0, What::Blind { why })
+    }
+}
+
 /// A number that differs between files: the other side of `wafpark_identity` in `engine/park/record.c`.
 pub fn identity(device: u64, inode: u64) -> u64 {
     let mixed = inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ device.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);

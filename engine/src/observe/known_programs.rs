@@ -1,4 +1,4 @@
-//! What is known of programs: which of their actions cannot show in what they make. Programs are looked up by file name.
+//! Known programs, and which of their accesses cannot influence their results. Programs are looked up by file name.
 //! For a program that is not in the table, or has none of its family's marks, every access counts.
 
 use super::access::Bytes;
@@ -257,7 +257,7 @@ mod tests {
 
     /// The marks of each family that is recognized outside of the system's folders are in this machine's programs.
     #[test]
-    fn what_came_with_the_system_has_a_mark_of_its_family() {
+    fn programs_of_the_system_have_a_mark_of_their_family() {
         for program in ["gcc", "as", "ld", "ar", "sed", "grep", "sort"] {
             let folders = ["/usr/bin", "/bin"].map(std::path::Path::new);
             let found = folders.into_iter().map(|folder| folder.join(program));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_without_times_is_told_by_its_letters() {
+    fn an_archive_without_times_is_known_by_its_letters() {
         for (line, expected) in [
             ("ar rcs", true),
             ("ar -rc", true),

@@ -1,7 +1,7 @@
-//! What a command touched while it ran: what it noted of itself, and how that is read as accesses.
+//! The files and variables that a command used while it ran: its records, and the accesses that they describe.
 //!
-//! `rules` is the table of programs whose accesses are known to mean less. Nothing here looks at the world, and nothing
-//! knows what is concluded from an access: `facts` and `cache::story` do.
+//! `known_programs` is the table of programs of which some accesses do not count. The room does not compare accesses with
+//! the present state of files, and draws no conclusions from them: `facts` and `cache::story` do.
 
 pub mod access;
 pub mod known_programs;

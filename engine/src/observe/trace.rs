@@ -27,12 +27,12 @@ use rustix::process::{getrlimit, Resource};
 
 use self::reader::{Reader, UNSEEN};
 use self::record::{Record, HEAD};
-use super::access::{Access, Bytes, What};
+use super::access::{Access, Bytes};
 
 /// Bytes of a trace region; a page that is never written takes no memory.
-pub const REGION_SIZE: usize = 4 << 20;
+pub const REGION_SIZE: usize = 16 << 20;
 /// As many regions as commands can run at once (`process/guardian.rs`), and as many again for commands that wait to be
-/// stored: 64 GiB of address space.
+/// stored: 256 GiB of address space.
 const MOST_REGIONS: usize = 16 << 10;
 /// If address space is limited, the arena takes this fraction of it, but at least `FEWEST` trace regions.
 const SHARE: u64 = 4;
@@ -53,6 +53,7 @@ const GAP: &str = "what it does was not noted to the end";
 const DAMAGED: &str = "what it noted is damaged";
 const OVERFLOW: &str = "it does more than can be noted";
 const OUTLIVED: &str = "a process of it still runs";
+
 /// Memory that all observed commands share with the engine.
 #[derive(Clone)]
 pub struct Arena {
@@ -295,16 +296,9 @@ impl TraceRegion {
             .or_else(|| reader.find_exchanged(&self.find_started()))
             .or_else(|| find_survivor(&reader.accesses));
         let mut parts = reader.into_parts();
-        let blindness = why.map(|why| Access {
-            process: 0,
-            what: What::Blind { why },
-            error: 0,
-            identity: 0,
-        });
-        parts
-            .last_mut()
-            .into_iter()
-            .for_each(|part| part.extend(blindness.clone()));
+        if let Some(last) = parts.last_mut() {
+            last.extend(why.map(Access::blind));
+        }
         parts
     }
 
@@ -340,7 +334,7 @@ impl TraceRegion {
         if end as usize > kept {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let start = self.number * REGION_SIZE + kept;
-            // What is not freed now is freed when the region is used again.
+            // If this fails, the memory is freed when the region is used again.
             let _ = fallocate(&self.memory.file, flags, start as u64, (REGION_SIZE - kept) as u64);
         }
         self.memory.free().trace_regions.push(Reverse(self.number));

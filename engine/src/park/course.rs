@@ -18,9 +18,9 @@ use super::packet::Wanted;
 use super::program::Identity;
 use super::shape::STAND_IN;
 use crate::bytes::text::{Names, Text};
-use crate::facts::diary::{Diary, Telling};
+use crate::facts::driver_model::{DriverModel, DriverPrediction};
 use crate::process::context;
-use crate::process::roster::{Litter, Piece};
+use crate::process::roster::{NotedFile, TemporaryFiles};
 use crate::process::spawn::Launch;
 use crate::wire::Strings;
 
@@ -67,7 +67,7 @@ pub struct Course {
     between: PathBuf,
     /// What the driver does itself, or why that is not known. If it is not known, the driver runs for commands that are
     /// observed.
-    diary: Result<Arc<Diary>, String>,
+    model: Result<Arc<DriverModel>, String>,
     /// The path of the driver that was surveyed.
     called: CString,
     watched: Vec<Watched>,
@@ -86,7 +86,7 @@ pub struct Watched {
 pub struct Temporary {
     path: PathBuf,
     /// With this, the guardian removes the file if the engine is killed.
-    _note: Option<Piece>,
+    _note: Option<NotedFile>,
 }
 
 /// What is left of a command that runs as its parts.
@@ -100,7 +100,7 @@ pub struct NextParts {
     /// The output of the last part.
     pub output: PathBuf,
     /// What its driver would do, if that must be known.
-    pub driver: Option<Telling>,
+    pub driver: Option<DriverPrediction>,
     _temporary: Temporary,
 }
 
@@ -170,7 +170,7 @@ impl Course {
         Ok(Course {
             patterns,
             between: between.unwrap_or_default(),
-            diary: Err(String::new()),
+            model: Err(String::new()),
             called: called.to_owned(),
             watched,
             checked: Mutex::new(Instant::now()),
@@ -191,20 +191,20 @@ impl Course {
         told == self.patterns.each_ref().map(|pattern| pattern.fill(&names))
     }
 
-    pub fn with_diary(self, diary: Result<Diary, String>) -> Course {
-        let diary = diary.map(Arc::new);
-        Course { diary, ..self }
+    pub fn with_model(self, model: Result<DriverModel, String>) -> Course {
+        let model = model.map(Arc::new);
+        Course { model, ..self }
     }
 
-    pub fn diary(&self) -> Result<&Arc<Diary>, &str> {
-        self.diary.as_ref().map_err(String::as_str)
+    pub fn model(&self) -> Result<&Arc<DriverModel>, &str> {
+        self.model.as_ref().map_err(String::as_str)
     }
 
     /// The actions of a driver that is called by this path.
-    pub fn diary_of(&self, called: &CStr) -> Result<Arc<Diary>, &'static str> {
-        let diary = self.diary().map_err(|_| "what its driver does is not known")?;
+    pub fn model_for(&self, called: &CStr) -> Result<Arc<DriverModel>, &'static str> {
+        let model = self.model().map_err(|_| "what its driver does is not known")?;
         if *self.called == *called {
-            Ok(diary.clone())
+            Ok(model.clone())
         } else {
             Err("its driver is called by another path")
         }
@@ -213,7 +213,7 @@ impl Course {
     /// Whether the driver would still find the same. This is checked now and then; the parts themselves are checked for
     /// every command.
     pub fn is_current(&self) -> bool {
-        if self.diary.as_ref().is_ok_and(|diary| diary.is_past()) {
+        if self.model.as_ref().is_ok_and(|model| model.is_outdated()) {
             return false;
         }
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,8 +231,12 @@ impl Course {
     }
 
     /// The parts of a command with these names, to which the name of the file between them is added.
-    pub fn parts(&self, names: &mut Names, litter: &Arc<Litter>) -> io::Result<([Part; PARTS], Temporary)> {
-        let temporary = Temporary::new(&self.between, litter)?;
+    pub fn parts(
+        &self,
+        names: &mut Names,
+        temporary_files: &Arc<TemporaryFiles>,
+    ) -> io::Result<([Part; PARTS], Temporary)> {
+        let temporary = Temporary::new(&self.between, temporary_files)?;
         names.push(temporary.path.as_os_str().as_bytes().to_vec());
         let parts = self.patterns.each_ref().map(|pattern| pattern.fill(names));
         Ok((parts, temporary))
@@ -257,7 +261,7 @@ const TRIES: usize = 16;
 
 impl Temporary {
     /// A new empty file, as the driver makes it.
-    fn new(folder: &Path, litter: &Arc<Litter>) -> io::Result<Temporary> {
+    fn new(folder: &Path, temporary_files: &Arc<TemporaryFiles>) -> io::Result<Temporary> {
         for _ in 0..TRIES {
             let mut random = [0; 8];
             getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
@@ -267,7 +271,7 @@ impl Temporary {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(_) => {
-                    let _note = litter.note(&path);
+                    let _note = temporary_files.note(&path);
                     return Ok(Temporary { path, _note });
                 }
                 Err(rustix::io::Errno::EXIST) => {}

@@ -149,7 +149,7 @@ impl Courses {
             _ => None,
         });
         let untold = entries().filter_map(|entry| match &entry.standing {
-            Standing::Known(course) => course.diary().err().map(str::to_owned),
+            Standing::Known(course) => course.model().err().map(str::to_owned),
             _ => None,
         });
         json!({

@@ -22,7 +22,7 @@ use super::trial::{self, Refusal};
 use super::verdict::{self, Verdict};
 use crate::observe::trace::Arena;
 use crate::process::context::{self, Context};
-use crate::process::roster::{Litter, OwnPlace};
+use crate::process::roster::{OwnPlace, TemporaryFiles};
 use crate::process::spawn::Spawner;
 use crate::wire::Strings;
 
@@ -37,7 +37,7 @@ pub struct Keeper {
     pub arena: Option<Arena>,
     /// The place in the roster for what it tries.
     pub place: OwnPlace,
-    pub litter: Arc<Litter>,
+    pub temporary_files: Arc<TemporaryFiles>,
     pub null: OwnedFd,
     /// An empty folder of its own.
     pub folder: PathBuf,
@@ -145,7 +145,7 @@ impl Keeper {
         let surveyor = Surveyor {
             arena: self.arena.as_ref(),
             place: self.place,
-            litter: &self.litter,
+            temporary_files: &self.temporary_files,
             null: &self.null,
             folder: &self.folder,
             answering: self.answering.clone(),
@@ -156,7 +156,7 @@ impl Keeper {
         match &found {
             Ok(course) => {
                 let told = course
-                    .diary()
+                    .model()
                     .err()
                     .map(|words| format!(", but not of observed ones: {words}"));
                 let told = told.unwrap_or_default();

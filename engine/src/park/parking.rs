@@ -31,11 +31,11 @@ use super::shape::Line;
 use super::survey::Sample;
 use super::task::Task as Trial;
 use super::verdict;
-use crate::facts::diary::Telling;
+use crate::facts::driver_model::DriverPrediction;
 use crate::files::folder::Folder;
 use crate::observe::trace::{Arena, Place};
 use crate::process::context::{self, Context};
-use crate::process::roster::{Litter, Roster};
+use crate::process::roster::{Roster, TemporaryFiles};
 use crate::process::spawn::{self, Child, Launch};
 
 /// More threads than this only wait for each other.
@@ -111,7 +111,7 @@ pub struct Parking {
     route: Vec<u8>,
     arena: Option<Arena>,
     library: OnceLock<Option<CString>>,
-    litter: Arc<Litter>,
+    temporary_files: Arc<TemporaryFiles>,
 }
 
 impl Parking {
@@ -134,7 +134,7 @@ impl Parking {
                 .inspect_err(|error| warn!("commands are not observed, and so not stored: {error}"))
                 .ok(),
             library: OnceLock::new(),
-            litter: roster.litter(),
+            temporary_files: roster.temporary_files(),
         };
         if parking.pool.is_on() {
             // A failure here, for example because of a full disk, must not stop the build.
@@ -163,7 +163,7 @@ impl Parking {
             library: self.library().ok_or(io::ErrorKind::NotFound)?.to_owned(),
             roster: roster.share()?,
             arena: self.arena.clone(),
-            litter: roster.litter(),
+            temporary_files: roster.temporary_files(),
             place: roster.keep().ok_or(io::ErrorKind::OutOfMemory)?,
             null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
             folder: empty,
@@ -334,16 +334,16 @@ impl Parking {
         if is_observed && !course.is_as_watched() {
             return Err("what its driver looks at has changed".into());
         }
-        let diary = is_observed.then(|| course.diary_of(called)).transpose()?;
+        let model = is_observed.then(|| course.model_for(called)).transpose()?;
         let mut names = line.names.clone();
-        let parts = course.parts(&mut names, &self.litter);
+        let parts = course.parts(&mut names, &self.temporary_files);
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
         let part = first.launch(launch);
         let entered = self.enter(&part, &self.find(&part)?, roster_entry, &[], haste);
         let mut next_parts = NextParts::new(second, output, streams.clone(), temporary);
-        next_parts.driver = diary.map(|diary| {
+        next_parts.driver = model.map(|model| {
             names.push(launch.cwd.to_vec());
-            Telling { diary, names }
+            DriverPrediction { model, names }
         });
         let next_parts = Some(next_parts);
         match entered {

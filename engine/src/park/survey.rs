@@ -21,26 +21,26 @@ use super::packet::{Request, Wanted, ROUTE, RUN_NOTHING};
 use super::parked::Parked;
 use super::program::Identity;
 use super::shape::{Line, STAND_IN};
-use crate::facts::diary::{Diary, Observed, Seen};
+use crate::facts::driver_model::{DriverModel, Found, Observed};
 use crate::facts::environment::Environment;
 use crate::facts::path::Place;
-use crate::facts::world::{Room, View, World};
+use crate::facts::world::{Capacity, View, World};
 use crate::observe::access::Access;
 use crate::observe::trace::{Arena, TraceRegion};
 use crate::process::context::{self, Block};
-use crate::process::roster::{is_drawn, Litter, OwnPlace};
+use crate::process::roster::{is_drawn, OwnPlace, TemporaryFiles};
 use crate::process::spawn::{self, Ended};
 use crate::wire::Strings;
 
 /// For one check of what a driver finds.
-const ROOM: Room = Room { files: 64, folders: 64 };
+const CAPACITY: Capacity = Capacity { files: 64, folders: 64 };
 
 /// What is needed for a survey.
 pub struct Surveyor<'a> {
     /// Where drivers put their records.
     pub arena: Option<&'a Arena>,
     pub place: OwnPlace,
-    pub litter: &'a Arc<Litter>,
+    pub temporary_files: &'a Arc<TemporaryFiles>,
     pub null: &'a OwnedFd,
     /// An empty folder.
     pub folder: &'a Path,
@@ -78,10 +78,10 @@ impl Surveyor<'_> {
             let folder = self.folder.as_os_str().as_bytes();
             let (parts, trace) = self.foresee(sample, &argv, folder)?;
             let course = Course::learn(&parts, &stand_ins, self.find_watched(sample)?, &sample.called)?;
-            let diary = self.observe(&argv, folder, &stand_ins, &parts, trace);
-            let diary = diary.and_then(|first| {
-                let diary = Diary::learn(&first, STAND_IN, PARTS)?;
-                Ok((look(&diary, sample), diary))
+            let model = self.observe(&argv, folder, &stand_ins, &parts, trace);
+            let model = model.and_then(|first| {
+                let model = DriverModel::learn(&first, STAND_IN, PARTS)?;
+                Ok((find_now(&model, sample), model))
             });
             let argv = shape.argv(names);
             let (parts, trace) = self.foresee(sample, &argv, &sample.folder)?;
@@ -89,7 +89,7 @@ impl Surveyor<'_> {
                 return Err("its parts depend on more than its names".to_owned());
             }
             let second = self.observe(&argv, &sample.folder, names, &parts, trace);
-            Ok(course.with_diary(diary.and_then(|(before, diary)| confirm(diary, before, &second?, sample))))
+            Ok(course.with_model(model.and_then(|(before, model)| confirm(model, before, &second?, sample))))
         });
         let _ = fs::remove_dir_all(self.folder);
         let _ = fs::create_dir_all(self.folder);
@@ -198,7 +198,7 @@ impl Surveyor<'_> {
         let mut between = Vec::new();
         let has_ended = answering.serve(&child.pidfd, |_, wanted| {
             let drawn = wanted.argv().find(|word| is_drawn(word));
-            between.extend(drawn.and_then(|path| self.litter.note(Path::new(OsStr::from_bytes(path)))));
+            between.extend(drawn.and_then(|path| self.temporary_files.note(Path::new(OsStr::from_bytes(path)))));
             parts.push(wanted);
             Some(0)
         });
@@ -214,26 +214,31 @@ impl Surveyor<'_> {
 }
 
 /// What a driver finds for a sample.
-fn look(diary: &Diary, sample: &Sample) -> Vec<Option<Seen>> {
-    let world = World::new(ROOM);
+fn find_now(model: &DriverModel, sample: &Sample) -> Vec<Option<Found>> {
+    let world = World::new(CAPACITY);
     let (place, environment) = (Place::new(&sample.folder, None), Environment::of(&sample.env));
     let mut view = View::new(&world, &place, &environment);
     let mut names = sample.line.names.clone();
     names.extend([Vec::new(), sample.folder.clone()]);
-    diary.look(&names, &mut view)
+    model.find_now(&names, &mut view)
 }
 
-/// Accepts a diary that predicts the run for the sample. Nothing that the driver has found may have changed meanwhile.
-fn confirm(mut diary: Diary, before: Vec<Option<Seen>>, second: &Observed, sample: &Sample) -> Result<Diary, String> {
-    if let Some(otherwise) = diary.find_otherwise(second) {
-        debug!("a driver did otherwise than foretold: {otherwise:?}");
+/// Accepts a model that predicts the run for the sample. Nothing that the driver has found may have changed meanwhile.
+fn confirm(
+    mut model: DriverModel,
+    before: Vec<Option<Found>>,
+    second: &Observed,
+    sample: &Sample,
+) -> Result<DriverModel, String> {
+    if let Some(mismatch) = model.find_mismatch(second) {
+        debug!("a driver did otherwise than foretold: {mismatch:?}");
         return Err("its driver depends on more than its names".to_owned());
     }
-    if before != look(&diary, sample) {
+    if before != find_now(&model, sample) {
         return Err("something changed that its driver has found".to_owned());
     }
-    diary.keep(before)?;
-    Ok(diary)
+    model.keep_found(before)?;
+    Ok(model)
 }
 
 impl Block {

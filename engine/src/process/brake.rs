@@ -1,5 +1,5 @@
-//! Decides when fewer commands start: the memory of the machine runs short, or the machine is busier than a build wants it
-//! to be.
+//! Decides when fewer commands start: when the memory of the machine runs short, or the machine is busier than a build
+//! allows.
 //!
 //! `Gauges` reads, `judge` decides and is pure, `Brake` remembers between two readings. Nothing is read unless a second
 //! command could start.
@@ -27,7 +27,7 @@ const FLOOR: (u64, u64) = (256 << 10, 3);
 /// How much more memory must be available, in percent of that floor, for the brake to be released.
 const RELEASE: u64 = 125;
 
-/// The folder in which the kernel reports about itself.
+/// The files of `/proc` that are read.
 pub struct Gauges {
     pressure: PathBuf,
     memory: PathBuf,
@@ -44,7 +44,7 @@ pub struct Memory {
     pub total: Option<u64>,
 }
 
-/// Why the brake takes.
+/// Why fewer commands start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strain {
     Pressure(f64),
@@ -150,7 +150,7 @@ pub struct Brake {
     strain: Option<(Strain, Instant)>,
     load_read: Option<Instant>,
     runnable: Option<usize>,
-    /// How often the brake took, and for how long before the present time.
+    /// How often the brake took, and how long the past times were together.
     times: u64,
     past: Duration,
 }

@@ -1,8 +1,8 @@
-//! What a command inherits from its client besides folder, environment and streams: umask, limits, priorities,
+//! The context that a command inherits from its client besides folder, environment and streams: umask, limits, priorities,
 //! processors, signals.
 //!
-//! A `Context` is read from `/proc` when a client's frame arrives; what differs from the engine's own becomes a list of
-//! `Adjustment`s, which `spawn` applies in the child. Knows nothing of how a child is made.
+//! A `Context` is read from `/proc` when a client's frame arrives. Its differences from the engine's own context become a
+//! list of `Adjustment`s, which `spawn` applies in the child. This file does not know how a child is made.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub const PROCESSORS: usize = 128;
 const CAP_SYS_NICE: u32 = 23;
 const CAP_SYS_RESOURCE: u32 = 24;
 
-/// One thing that the child does to itself before it becomes the command.
+/// A change that the child makes to itself before it becomes the command.
 #[derive(Clone)]
 pub enum Adjustment {
     Limit(u32, libc::rlimit64),
@@ -151,11 +151,7 @@ impl Context {
         let mut list = Vec::new();
         for (resource, (ours, wanted)) in own.limits.iter().zip(&self.limits).enumerate() {
             if ours != wanted {
-                let limit = libc::rlimit64 {
-                    rlim_cur: wanted.0,
-                    rlim_max: wanted.1,
-                };
-                list.push(Adjustment::Limit(resource as u32, limit));
+                list.push(limit(resource, *wanted));
             }
         }
         if self.scheduler != own.scheduler {
@@ -237,7 +233,7 @@ impl Context {
     }
 
     /// The nice value of a whole group that matches this context. It is never below 0, and 19 for the idle policy.
-    pub fn courtesy(&self) -> i32 {
+    pub fn group_nice(&self) -> i32 {
         if self.scheduler.0 == libc::SCHED_IDLE {
             return 19;
         }
@@ -254,12 +250,12 @@ impl Context {
 pub const STACK: usize = libc::RLIMIT_STACK as usize;
 
 /// An adjustment of the soft and hard limit of the stack.
-pub fn stack(limit: [u64; 2]) -> Adjustment {
-    let limit = libc::rlimit64 {
-        rlim_cur: limit[0],
-        rlim_max: limit[1],
-    };
-    Adjustment::Limit(STACK as u32, limit)
+pub fn stack([soft, hard]: [u64; 2]) -> Adjustment {
+    limit(STACK, (soft, hard))
+}
+
+fn limit(resource: usize, (rlim_cur, rlim_max): (u64, u64)) -> Adjustment {
+    Adjustment::Limit(resource as u32, libc::rlimit64 { rlim_cur, rlim_max })
 }
 
 /// An adjustment that keeps a command on one processor.

@@ -17,9 +17,9 @@ thread_local! {
 
 /// After this call, a panic that is not contained is logged, and ends the process by SIGABRT.
 pub fn end_process_on_panic() {
-    let tell = panic::take_hook();
+    let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        tell(info);
+        print(info);
         if !IS_CONTAINED.get() {
             std::process::abort();
         }

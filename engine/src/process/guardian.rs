@@ -22,7 +22,7 @@ use rustix::process::Pid;
 
 use super::processes::{self, Process};
 use super::roster::{is_drawn, Remains, Roster};
-use super::spawn::{set_disposition, SIGNALS};
+use super::spawn::{set_disposition, signal_set, SIGNALS};
 
 /// The parts of compilers that have temporary files between them, whose names the driver has chosen.
 const PARTS: [&[u8]; 5] = [b"cc1", b"cc1plus", b"f951", b"lto1", b"as"];
@@ -219,8 +219,8 @@ pub fn watch(engine: i32, roster: &Roster) -> i32 {
     }
 }
 
-/// Before the engine is forked: makes orphans of commands our children instead of init's, so that we see them end. And
-/// makes sure that no signal is missed, whatever the parent process has set up.
+/// Before the engine is forked: makes orphans of commands our children instead of init's, so that we see them end. Also sets
+/// up signals so that none is missed, however the parent process has set them up.
 pub fn prepare() -> io::Result<()> {
     // SAFETY: changes a flag and the signals of this process.
     unsafe {
@@ -240,9 +240,7 @@ pub fn prepare() -> io::Result<()> {
 pub fn release_signals() {
     // SAFETY: changes the signals of this process.
     unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        libc::sigprocmask(libc::SIG_SETMASK, &signal_set(&[]), ptr::null_mut());
         // The engine must not die because a command does not read its input.
         set_disposition(libc::SIGPIPE, libc::SIG_IGN);
         // Nor because of a limit on the size of files: writing into the store fails then.
@@ -251,16 +249,7 @@ pub fn release_signals() {
 }
 
 fn awaited() -> libc::sigset_t {
-    // SAFETY: a set of our own.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        for signal in PASSED_ON {
-            libc::sigaddset(&mut set, signal);
-        }
-        set
-    }
+    signal_set(&[&[libc::SIGCHLD], &PASSED_ON[..]].concat())
 }
 
 /// A child that has ended, and how.

@@ -34,16 +34,15 @@ pub fn lacks() -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Headroom {
     Ample,
-    /// How many processes are left.
-    Scarce(u64),
+    Scarce,
+    /// This many processes are left.
     None(u64),
 }
 
 impl Headroom {
     /// The present state.
     pub fn find() -> Headroom {
-        let limit = getrlimit(Resource::Nproc).current;
-        match limit {
+        match getrlimit(Resource::Nproc).current {
             Some(limit) if !rustix::process::geteuid().is_root() => Headroom::of(limit.saturating_sub(count())),
             _ => Headroom::Ample,
         }
@@ -52,7 +51,7 @@ impl Headroom {
     fn of(left: u64) -> Headroom {
         match left {
             0..LEAST => Headroom::None(left),
-            LEAST..AMPLE => Headroom::Scarce(left),
+            LEAST..AMPLE => Headroom::Scarce,
             _ => Headroom::Ample,
         }
     }
@@ -93,7 +92,7 @@ mod tests {
     #[test]
     fn little_is_scarce_and_less_is_none() {
         assert_eq!(Headroom::of(3), Headroom::None(3));
-        assert_eq!(Headroom::of(16), Headroom::Scarce(16));
+        assert_eq!(Headroom::of(16), Headroom::Scarce);
         assert!(Headroom::of(1000).is_ample());
     }
 }

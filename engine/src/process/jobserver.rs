@@ -31,13 +31,13 @@ pub struct Pool {
     /// The bytes that we took. make gives its tokens no meaning today, but requires the same bytes back.
     held: Vec<u8>,
     served: Option<Served>,
-    handed: Option<Handed>,
+    advertised: Option<Advertised>,
     /// epoll reports when there may be a token.
     pub watched: bool,
 }
 
 /// How commands learn of a jobserver.
-struct Handed {
+struct Advertised {
     /// `--jobserver-auth`'s value.
     auth: String,
     jobs: usize,
@@ -51,7 +51,7 @@ impl Pool {
     /// The jobserver of another program, by its two ends. `hand_down` gives commands these ends, too.
     pub fn borrow(read: OwnedFd, write: OwnedFd, hand_down: Option<usize>) -> io::Result<Pool> {
         let mut pool = Pool::open(&read, &write)?;
-        pool.handed = hand_down.map(|jobs| Handed::pipe(read, write, jobs));
+        pool.advertised = hand_down.map(|jobs| Advertised::pipe(read, write, jobs));
         Ok(pool)
     }
 
@@ -84,7 +84,7 @@ impl Pool {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let both = rustix::fs::open(path, flags, Mode::empty())?;
         let mut pool = Pool::open(&both, &both)?;
-        pool.handed = Some(Handed {
+        pool.advertised = Some(Advertised {
             auth: format!("fifo:{}", path.display()),
             jobs,
             inherited: Vec::new(),
@@ -109,7 +109,7 @@ impl Pool {
             write: again(write, OFlags::WRONLY)?,
             held: Vec::new(),
             served: None,
-            handed: None,
+            advertised: None,
             watched: false,
         })
     }
@@ -178,22 +178,22 @@ impl Pool {
         self.read.as_fd()
     }
 
-    /// The descriptors that a command inherits, and the environment that names them. `None` when commands are told nothing.
+    /// The descriptors that a command inherits, and the environment that names them. `None` when commands are changed nothing.
     pub fn hand(&mut self, env: &Arc<Strings>) -> Option<(Vec<Arc<OwnedFd>>, Arc<Strings>)> {
-        let handed = self.handed.as_mut()?;
-        let known = handed.last.as_ref().filter(|(from, _)| Arc::ptr_eq(from, env));
-        let told = match known {
-            Some((_, told)) => told.clone(),
-            None => Arc::new(tell(env, handed.jobs, &handed.auth)),
+        let advertised = self.advertised.as_mut()?;
+        let known = advertised.last.as_ref().filter(|(from, _)| Arc::ptr_eq(from, env));
+        let changed = match known {
+            Some((_, changed)) => changed.clone(),
+            None => Arc::new(advertise(env, advertised.jobs, &advertised.auth)),
         };
-        handed.last = Some((env.clone(), told.clone()));
-        Some((handed.inherited.clone(), told))
+        advertised.last = Some((env.clone(), changed.clone()));
+        Some((advertised.inherited.clone(), changed))
     }
 }
 
-impl Handed {
-    fn pipe(read: OwnedFd, write: OwnedFd, jobs: usize) -> Handed {
-        Handed {
+impl Advertised {
+    fn pipe(read: OwnedFd, write: OwnedFd, jobs: usize) -> Advertised {
+        Advertised {
             auth: format!("{},{}", read.as_raw_fd(), write.as_raw_fd()),
             jobs,
             inherited: vec![Arc::new(read), Arc::new(write)],
@@ -215,7 +215,7 @@ impl Drop for Pool {
 }
 
 /// The environment with this jobserver, in the place of any other, in `MAKEFLAGS`.
-fn tell(env: &Strings, jobs: usize, auth: &str) -> Strings {
+fn advertise(env: &Strings, jobs: usize, auth: &str) -> Strings {
     let name = b"MAKEFLAGS=";
     let old = env.iter().find_map(|entry| entry.strip_prefix(name));
     let flags = make_flags(&String::from_utf8_lossy(old.unwrap_or_default()), jobs, auth);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bytes_go_back_and_the_others_description_still_waits() {
+    fn the_same_bytes_go_back_and_the_other_description_still_blocks() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&write, b"xy").unwrap();
         let ours = (read.try_clone().unwrap(), write.try_clone().unwrap());
@@ -309,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pipe_is_no_jobserver() {
+    fn only_a_pipe_is_a_jobserver() {
         let file: OwnedFd = File::open("/dev/null").unwrap().into();
         let other = file.try_clone().unwrap();
         assert!(Pool::borrow(file, other, None).is_err());
     }
 
     #[test]
-    fn flags_keep_what_is_not_about_jobs() {
+    fn flags_about_other_things_are_kept() {
         let flags = |old| make_flags(old, 4, "3,4");
         assert_eq!(flags(""), " -j4 --jobserver-auth=3,4");
         assert_eq!(flags("ks -j2 --jobserver-fds=5,6"), "ks -j4 --jobserver-auth=3,4");
@@ -329,8 +329,8 @@ mod tests {
     #[test]
     fn an_environment_has_one_makeflags() {
         let env: Strings = ["A=1", "MAKEFLAGS=k -j2", "B=2"].iter().collect();
-        let told = tell(&env, 2, "fifo:/x");
-        let found: Vec<_> = told.iter().collect();
+        let changed = advertise(&env, 2, "fifo:/x");
+        let found: Vec<_> = changed.iter().collect();
         assert_eq!(
             found,
             [&b"A=1"[..], b"B=2", b"MAKEFLAGS=k -j2 --jobserver-auth=fifo:/x"]

@@ -1,4 +1,4 @@
-//! What other threads tell an event loop, with a bell that its epoll hears.
+//! Messages from other threads to an event loop, with a descriptor that wakes its epoll.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{eventfd, EventfdFlags};
 
-/// A descriptor that is readable from a ring until it is silenced.
+/// An eventfd: it is readable from a `ring` until a `silence`.
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 
@@ -16,7 +16,7 @@ impl Bell {
     }
 
     pub fn ring(&self) {
-        // Full, it rings already.
+        // A full counter is readable already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
@@ -33,25 +33,28 @@ impl AsFd for Bell {
 
 #[derive(Debug)]
 pub struct Mailbox<T> {
-    letters: Mutex<Vec<T>>,
+    messages: Mutex<Vec<T>>,
     pub bell: Bell,
 }
 
 impl<T> Mailbox<T> {
     pub fn new() -> io::Result<Mailbox<T>> {
         Ok(Mailbox {
-            letters: Mutex::default(),
+            messages: Mutex::default(),
             bell: Bell::new()?,
         })
     }
 
-    pub fn put(&self, letter: T) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+    pub fn put(&self, message: T) {
+        self.messages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(message);
         self.bell.ring();
     }
 
     pub fn take(&self) -> Vec<T> {
         self.bell.silence();
-        std::mem::take(&mut self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,4 +1,4 @@
-//! Processes: how one is started, what it inherits, who cleans up after it, and how many there may be.
+//! Starts processes, gives them their context, limits their number, and cleans up after them.
 //!
 //! The room does not know why a command runs, which client wants it, or what is parked or cached.
 

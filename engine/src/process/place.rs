@@ -1,4 +1,4 @@
-//! Where a process lives: what its commands would inherit, and the engine cannot give them.
+//! Properties that the commands of a process would inherit, and that the engine cannot give them.
 //!
 //! A client in another namespace or root folder, or with other rights than the engine, is refused, and runs its commands
 //! itself. What the engine *can* give (umask, limits …) is in `context`.
@@ -28,7 +28,7 @@ const ROOT: &str = "root folder";
 const LABEL: &str = "security label";
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The place of one process, as (what, value) pairs in a fixed order.
+/// These properties of one process, as (name, value) pairs in a fixed order.
 pub struct Place {
     traits: Vec<(&'static str, String)>,
     cgroup: String,
@@ -54,8 +54,8 @@ impl Place {
         Ok(Place { traits, cgroup })
     }
 
-    /// Whether a process sees the same files as we do, and files that we make look as if it had made them. This is enough
-    /// to look something up for it.
+    /// Whether a process sees the same files as we do, and would make files with the same label. This is enough to look
+    /// something up for it.
     pub fn shows(&self, pid: u32) -> Result<(), String> {
         let ours = |name: &str| self.traits.iter().find(|known| known.0 == name).map(|known| &known.1);
         let proc = format!("/proc/{pid}");
@@ -71,8 +71,8 @@ impl Place {
         }
     }
 
-    /// Whether a process at `other` differs only in being less confined than we are.
-    pub fn is_cell_beside(&self, other: &Place) -> bool {
+    /// Whether the only difference is that a process at `other` is less confined than we are.
+    pub fn is_more_confined_than(&self, other: &Place) -> bool {
         let pairs = self.traits.iter().zip(&other.traits);
         let mut unlike = pairs.filter(|(ours, theirs)| ours != theirs).peekable();
         unlike.peek().is_some() && unlike.all(|((name, _), (_, theirs))| CONFINING.contains(name) && theirs == "0")
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_lives_where_it_lives() {
+    fn a_process_serves_itself() {
         let here = Place::of(std::process::id()).unwrap();
         assert!(here.serves(&here).unwrap().is_none());
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_free_is_beside_a_cell() {
+    fn only_a_less_confined_place_counts() {
         let with = |values: &[(&str, &str)]| {
             let mut place = Place::of(std::process::id()).unwrap();
             for (name, value) in place.traits.iter_mut() {
@@ -164,10 +164,10 @@ mod tests {
             place
         };
         let (free, filtered) = (with(&[]), with(&[("Seccomp", "2"), ("NoNewPrivs", "1")]));
-        assert!(filtered.is_cell_beside(&free));
-        assert!(!free.is_cell_beside(&filtered) && !free.is_cell_beside(&with(&[])));
-        assert!(!filtered.is_cell_beside(&with(&[("Groups", "1 2 3")])));
-        assert!(!filtered.is_cell_beside(&with(&[("NoNewPrivs", "1"), ("Seccomp", "1")])));
+        assert!(filtered.is_more_confined_than(&free));
+        assert!(!free.is_more_confined_than(&filtered) && !free.is_more_confined_than(&with(&[])));
+        assert!(!filtered.is_more_confined_than(&with(&[("Groups", "1 2 3")])));
+        assert!(!filtered.is_more_confined_than(&with(&[("NoNewPrivs", "1"), ("Seccomp", "1")])));
     }
 
     #[test]

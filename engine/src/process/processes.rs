@@ -54,7 +54,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_process_is_as_old_as_it_is() {
+    fn a_process_began_when_it_was_started() {
         let before = uptime();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let number = child.id() as i32;

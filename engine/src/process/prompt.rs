@@ -1,4 +1,4 @@
-//! Has the kernel let a thread run soon after it wakes.
+//! Asks the kernel to run a thread soon after it wakes.
 //!
 //! Beside compilers, a thread that wakes would wait some milliseconds for the end of a compiler's slice, although it needs
 //! only microseconds, and another processor may have nothing to do. From Linux 6.12 on, a thread that asks for short slices

@@ -1,9 +1,9 @@
-//! The roster: which commands of an engine run, and which files they would leave, in memory that outlives the engine.
+//! The roster: a list of an engine's running commands and temporary files, in memory that outlives the engine.
 //!
 //! ```text
-//! engine ─► its roster ◄─ programs that it has parked write the numbers of their processes into it
+//! engine ─► its roster ◄─ parked programs write the numbers of their processes into it
 //!              ▲  ▲
-//!   its guardian  the next engine, where engine and guardian were killed
+//!   its guardian  the next engine, if engine and guardian were killed
 //! ```
 //!
 //! It is a file of `/dev/shm`, which is memory. Without `/dev/shm` it is memory without a name, and only the guardian can
@@ -54,7 +54,7 @@ pub struct Roster {
     /// A handle of its own, because parked programs hold the other one.
     lock: Option<File>,
     tickets: Arc<Tickets>,
-    litter: Arc<Litter>,
+    temporary_files: Arc<TemporaryFiles>,
 }
 
 /// A place for processes that a thread of the engine runs for itself, one at a time.
@@ -79,18 +79,18 @@ pub struct Ticket {
 }
 
 /// Temporary files that the guardian must remove if the engine is killed.
-pub struct Litter {
+pub struct TemporaryFiles {
     paths: &'static [[AtomicU8; PATH]],
     free: Mutex<Vec<usize>>,
 }
 
 /// One of these files, until it is dropped.
-pub struct Piece {
-    litter: Arc<Litter>,
+pub struct NotedFile {
+    temporary_files: Arc<TemporaryFiles>,
     number: usize,
 }
 
-/// What a killed engine has left.
+/// The processes and files that a killed engine has left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Remains {
     /// Process groups, and when the place of each was taken.
@@ -144,9 +144,9 @@ impl Drop for Ticket {
     }
 }
 
-impl Litter {
+impl TemporaryFiles {
     /// Notes a file that was just made. None if there is no room for its path.
-    pub fn note(self: &Arc<Self>, path: &Path) -> Option<Piece> {
+    pub fn note(self: &Arc<Self>, path: &Path) -> Option<NotedFile> {
         let bytes = path.as_os_str().as_bytes();
         let (first, rest) = bytes.split_first().filter(|_| bytes.len() < PATH)?;
         let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -156,23 +156,23 @@ impl Litter {
         }
         // The first byte makes the entry valid.
         place[0].store(*first, Ordering::Release);
-        Some(Piece {
-            litter: self.clone(),
+        Some(NotedFile {
+            temporary_files: self.clone(),
             number,
         })
     }
 }
 
-impl fmt::Debug for Piece {
+impl fmt::Debug for NotedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "file {} of the roster", self.number)
     }
 }
 
-impl Drop for Piece {
+impl Drop for NotedFile {
     fn drop(&mut self) {
-        self.litter.paths[self.number][0].store(0, Ordering::Release);
-        let mut free = self.litter.free.lock().unwrap_or_else(PoisonError::into_inner);
+        self.temporary_files.paths[self.number][0].store(0, Ordering::Release);
+        let mut free = self.temporary_files.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(self.number);
     }
 }
@@ -213,7 +213,7 @@ impl Roster {
                 places,
                 free: Mutex::new(all(ENTRIES)),
             }),
-            litter: Arc::new(Litter {
+            temporary_files: Arc::new(TemporaryFiles {
                 paths,
                 free: Mutex::new(all(FILES)),
             }),
@@ -234,8 +234,8 @@ impl Roster {
         self.tickets.clone()
     }
 
-    pub fn litter(&self) -> Arc<Litter> {
-        self.litter.clone()
+    pub fn temporary_files(&self) -> Arc<TemporaryFiles> {
+        self.temporary_files.clone()
     }
 
     /// A place for a command's process. The code that starts the process writes its number there at once.
@@ -270,11 +270,11 @@ impl Roster {
         self.free.push(entry);
     }
 
-    /// What is noted now.
+    /// The present entries.
     pub fn remains(&self) -> Remains {
         let pids = self.entries.iter().map(|entry| entry.load(Ordering::Acquire));
         let since = self.since.iter().map(|since| since.load(Ordering::Relaxed));
-        let paths = self.litter.paths.iter().map(|path| path.each_ref().map(load));
+        let paths = self.temporary_files.paths.iter().map(|path| path.each_ref().map(load));
         Remains {
             groups: pids.zip(since).filter(|(pid, _)| *pid > 0).collect(),
             last: self.last.load(Ordering::Relaxed),
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_engine_finds_what_is_noted() {
+    fn the_next_engine_finds_the_entries() {
         let name = Path::new(SHARED_MEMORY).join(format!("wafd-test-{}", std::process::id()));
         let mut roster = Roster::new(Some(name.clone())).unwrap();
         let (_, place) = roster.reserve().unwrap();
@@ -387,10 +387,10 @@ mod tests {
         let (second, place) = roster.reserve().unwrap();
         place.store(4712, Ordering::Release);
         roster.strike(second);
-        let kept = roster.litter().note(Path::new("/tmp/cc1.s")).unwrap();
-        drop(roster.litter().note(Path::new("/tmp/cc2.s")).unwrap());
+        let kept = roster.temporary_files().note(Path::new("/tmp/cc1.s")).unwrap();
+        drop(roster.temporary_files().note(Path::new("/tmp/cc2.s")).unwrap());
         assert!(roster
-            .litter()
+            .temporary_files()
             .note(Path::new(&format!("/{}", "x".repeat(PATH))))
             .is_none());
         assert_eq!(Remains::find(&name), None, "its engine lives");
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_not_noted() {
+    fn a_process_that_has_ended_is_not_listed() {
         let name = Path::new(SHARED_MEMORY).join(format!("wafd-test-ended-{}", std::process::id()));
         let mut roster = Roster::new(Some(name.clone())).unwrap();
         let (entry, place) = roster.reserve().unwrap();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_the_engines_own_is_as_old_as_what_runs_there() {
+    fn a_place_of_the_engines_own_is_as_old_as_its_process() {
         let mut roster = Roster::new(None).unwrap();
         let own = roster.keep().unwrap();
         assert_ne!(roster.reserve().unwrap().0, own.number);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_roster_tells_nothing() {
+    fn a_file_that_is_no_roster_has_no_entries() {
         let name = std::env::temp_dir().join(format!("wafd-roster-{}", std::process::id()));
         fs::write(&name, vec![1; SIZE - 1]).unwrap();
         assert_eq!(Remains::find(&name), Some(Remains::default()));

@@ -5,15 +5,13 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use log::debug;
 
-/// The signals that stop a program of ours, as something to read.
+use super::spawn::signal_set;
+
+/// A descriptor from which the signals can be read that stop a program of ours.
 pub fn open_signals() -> io::Result<OwnedFd> {
-    // SAFETY: sets of our own; the descriptor is made for us.
+    // SAFETY: the descriptor is made for us.
     unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            libc::sigaddset(&mut set, signal);
-        }
+        let set = signal_set(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]);
         libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
             -1 => Err(io::Error::last_os_error()),

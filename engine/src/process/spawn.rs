@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -15,13 +14,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rustix::process::{waitid, WaitId, WaitIdOptions};
 
 use super::context::{Adjustment, Context};
+use super::processes;
 use crate::observe::trace::Place;
 use crate::wire::{Step, Strings};
 
 const STACK: usize = 128 << 10;
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
-/// All that makes a command.
+/// The command, and how it is started.
 pub struct Launch<'a> {
     pub argv: &'a Strings,
     pub env: &'a Strings,
@@ -219,16 +219,10 @@ fn wait(pid: i32, flags: i32) -> Option<Ended> {
 /// The process groups that have a living member besides their leader. The kernel offers only the list of all processes, so
 /// this is asked for canceled commands only.
 pub fn followed_groups() -> HashSet<i32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let is_zombie = fields.next()? == "Z";
-        let group = fields.nth(1)?.parse().ok()?;
-        (group != pid && !is_zombie).then_some(group)
-    })
-    .collect()
+    let members = processes::list()
+        .into_iter()
+        .filter(|process| process.group != process.number);
+    members.map(|process| process.group).collect()
 }
 
 /// Waits for a child that is about to end, and forgets it.
@@ -355,6 +349,19 @@ pub const IOPRIO_WHO_PROCESS: i32 = 1;
 
 /// How many signals the kernel knows.
 pub const SIGNALS: i32 = 64;
+
+/// The set of these signals.
+pub fn signal_set(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: a set of our own.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        set
+    }
+}
 
 /// Sets a signal's action by the kernel's own call, because libc keeps two signals for itself.
 ///

@@ -1,4 +1,4 @@
-//! A terminal that only passes bytes on, for commands whose messages must look as on the client's own terminal.
+//! A pseudo-terminal that passes bytes on unchanged, for commands whose messages must look as on the client's terminal.
 
 use std::ffi::CStr;
 use std::io;
@@ -80,7 +80,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn bytes_pass_as_they_are() {
+    fn bytes_pass_unchanged() {
         let size = Size { columns: 77, rows: 11 };
         let (ours, terminal) = open(size).unwrap();
         assert_eq!(size_of(terminal.as_fd()), Some(size));

@@ -1,6 +1,6 @@
-//! Bytes to values: every field is bounded by its frame, and what is not exactly as `docs/room.md` says is refused.
+//! Decodes frames. Every field is bounded by its frame, and any deviation from `docs/room.md` is refused.
 //!
-//! Knows nothing of the order in which frames may come.
+//! This file does not know in which order frames may come.
 
 use super::{
     Begun, Bits, Coding, Content, Hello, Malformed, NotKept, Refusal, Reply, Request, Rights, MAGIC, MOST_DIGESTS,
@@ -33,7 +33,7 @@ fn coding(r: &mut Reader<'_>) -> Result<Coding> {
     r.one_of(&[Coding::Plain, Coding::Zstd], |one| one as u8, "unknown coding")
 }
 
-/// All that is left of a frame, if it is not more than one may carry.
+/// The rest of a frame, if it is not larger than a piece may be.
 fn piece<'a>(r: &mut Reader<'a>) -> Result<&'a [u8]> {
     Some(r.rest())
         .filter(|bytes| bytes.len() <= PIECE)
@@ -101,7 +101,7 @@ fn bits(r: &mut Reader<'_>) -> Result<Bits> {
 }
 
 impl<'a> Request<'a> {
-    /// Decodes what stands between a frame's length and the next frame.
+    /// Decodes the body of a frame, without its length.
     pub fn decode(frame: &'a [u8]) -> Result<Request<'a>> {
         let mut r = Reader(frame);
         let request = match r.u8()? {

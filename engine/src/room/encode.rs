@@ -1,6 +1,6 @@
-//! Values to bytes, appended to what is to be sent.
+//! Encodes frames, and appends them to a buffer.
 //!
-//! Knows nothing of caps: whoever sends asks how long a frame became.
+//! This file does not check limits. The sender must keep a frame below `FRAME_CAP`.
 
 use super::{Begun, Content, Reply, Request, MAGIC};
 use crate::bytes::digest::Digest;
@@ -24,7 +24,7 @@ fn put_begun(out: &mut Vec<u8>, begun: &Begun<'_>) {
     out.extend(begun.first);
 }
 
-/// The head of a `data` frame for this request; so many bytes of the blob follow.
+/// The head of a `data` frame for this request. This many bytes of the blob must follow.
 pub fn put_data_head(out: &mut Vec<u8>, id: u32, size: usize) {
     put_head(out, 0x86, size + 4);
     out.extend(id.to_le_bytes());

@@ -1,7 +1,7 @@
-//! What a machine's `wafd` and a team's `wafd serve` say to each other: `docs/room.md`.
+//! The protocol between a machine's `wafd` and a team's `wafd serve`: `docs/room.md`.
 //!
-//! Pure. `decode` makes values of bytes, `encode` bytes of values; both borrow what is long, so that a blob is copied once.
-//! `bytes::frame` cuts a stream into the bodies that are decoded here. Knows nothing of sockets, nor of who may ask for what.
+//! Pure. `decode` and `encode` borrow long fields, so that a blob is copied once. `bytes::frame` cuts a stream into the
+//! bodies that are decoded here. The room knows nothing of sockets and rights.
 
 mod decode;
 mod encode;
@@ -13,30 +13,28 @@ use crate::bytes::digest::Digest;
 pub use crate::bytes::fields::Malformed;
 pub use crate::bytes::frame::GREETING_CAP;
 
-/// The highest and the lowest version that is spoken here.
+/// The only version that this engine supports.
 pub const VERSION: u16 = 1;
-/// The most bytes of content that one frame carries: a blob's piece, an entry, what comes along with one.
+/// The most bytes of content in one frame: a piece of a blob, an entry, the blobs that are sent with an entry.
 pub const PIECE: usize = 1 << 20;
 /// The largest frame after `welcome`: a piece and the fields around it.
 pub const FRAME_CAP: usize = PIECE + (256 << 10);
-/// Keys or digests of one request.
+/// The most keys or digests of one request.
 pub const MOST_DIGESTS: usize = 4096;
-/// What one content takes beside its bytes, where it comes along with an entry.
-pub const CONTENT_HEAD: usize = Digest::SIZE + 1 + 4;
 /// The longest token, name of a namespace, or name.
 pub const MOST_NAME: usize = 1024;
 
 const MAGIC: &[u8; 4] = b"WAFR";
 
-/// How a blob's bytes are written down.
+/// The coding of a blob's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     Plain = 0,
-    /// One zstd frame that tells the content's size.
+    /// One zstd frame that has the size of the content.
     Zstd = 1,
 }
 
-/// A blob that comes whole.
+/// A blob that is sent with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content<'a> {
     pub digest: Digest,
@@ -49,7 +47,7 @@ pub struct Content<'a> {
 pub struct Begun<'a> {
     pub digest: Digest,
     pub coding: Coding,
-    /// Of the coded bytes, all of them.
+    /// The number of all coded bytes.
     pub size: u64,
     pub first: &'a [u8],
 }
@@ -68,7 +66,7 @@ pub enum Request<'a> {
     Hello(Hello<'a>),
     Find {
         id: u32,
-        /// Blobs up to this size are to come along.
+        /// Blobs up to this size are sent with the entries.
         inline: u32,
         keys: Vec<Digest>,
     },
@@ -97,7 +95,7 @@ pub enum Request<'a> {
     Ping {
         id: u32,
     },
-    /// An upload goes no further.
+    /// An upload is given up.
     Abandon {
         id: u32,
     },
@@ -118,7 +116,7 @@ pub enum Reply<'a> {
     },
     Found {
         id: u32,
-        /// Which of the keys that were asked for.
+        /// The position of the key in the request.
         number: u16,
         entry: &'a [u8],
         contents: Vec<Content<'a>>,
@@ -190,10 +188,10 @@ pub enum NotKept {
     Lacks = 1,
     ReadOnly = 2,
     TooLarge = 3,
-    /// What came does not have the digest that was told.
+    /// The content does not have the given digest.
     Digest = 4,
     Full = 5,
-    /// It cannot be unpacked, or more or fewer bytes came than were told.
+    /// It cannot be unpacked, or has not the given number of bytes.
     Malformed = 6,
     /// The server could not write it.
     Failed = 7,

@@ -20,7 +20,7 @@ use super::starters::Work;
 use super::store_watch::StoreWait;
 use crate::cache::answer::Ticket;
 use crate::cache::cache_threads::{Job, Jobs};
-use crate::facts::diary::Telling;
+use crate::facts::driver_model::DriverPrediction;
 use crate::facts::status::Stamp;
 use crate::observe::trace::TraceRegion;
 use crate::park::{Begun, Ledger, NextParts};
@@ -163,7 +163,7 @@ pub struct Recording {
     /// Where the command writes its trace.
     pub trace_region: Option<TraceRegion>,
     /// The work that its driver would do, if the driver does not run.
-    pub driver: Option<Telling>,
+    pub driver: Option<DriverPrediction>,
     /// Before the start of the command.
     pub started: Stamp,
     /// All output, by stream.

@@ -135,19 +135,8 @@ impl Server {
             (State::Running(running), Event::Abandon) => self.abandoned(key, order, running),
             (State::Asking(asking), Event::StoreIsSilent) => {
                 let why = UncachedReason::SilentStore;
-                let words = why.sentence().to_owned();
-                let is_unknown = false;
-                self.answered(
-                    key,
-                    order,
-                    asking,
-                    Answer::Uncached(Uncached {
-                        why,
-                        words,
-                        is_unknown,
-                        argv: None,
-                    }),
-                )
+                let answer = Answer::Uncached(Uncached::new(why, why.sentence().to_owned()));
+                self.answered(key, order, asking, answer)
             }
             (State::Storing(storing), Event::StoreIsSilent) => {
                 self.stored(key, order, *storing, Err(UnstoredReason::SilentStore.into()))

@@ -256,7 +256,7 @@ impl Server {
             .connections
             .clients()
             .filter_map(|client| client.inherited.as_ref());
-        let wanted = inherited.map(|s| s.context.courtesy()).min().unwrap_or(0);
+        let wanted = inherited.map(|s| s.context.group_nice()).min().unwrap_or(0);
         if wanted == current {
             return;
         }

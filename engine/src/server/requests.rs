@@ -249,7 +249,7 @@ impl Server {
         let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
         let control_group = match self.own.place.serves(&place) {
             Ok(control_group) => control_group,
-            Err(what) if self.own.place.is_cell_beside(&place) => return Err(self.leave_for_larger_engine(what)),
+            Err(what) if self.own.place.is_more_confined_than(&place) => return Err(self.leave_for_larger_engine(what)),
             Err(what) => return Err((Why::Place, what)),
         };
         let reader = context::Reader::new(pid).map_err(failed)?;

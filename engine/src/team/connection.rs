@@ -1,76 +1,79 @@
-//! A connection: its bytes in and out, what it speaks, and how long it has been at something.
+//! A connection: its bytes in and out, its dialect, and since when it has made no progress.
 //!
-//! Never waits. When nothing is under way it holds next to no memory.
+//! It never blocks. An idle connection holds next to no memory.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::dialect::{Dialect, Step};
+use super::dialect::{BoxedDialect, Step};
 use super::disk_threads::{Done, Job};
-use super::limits::{Share, STRANGE_REQUESTS, UNKNOWN};
+use super::limits::{Share, MAX_UNAUTHENTICATED_INPUT, MAX_UNAUTHENTICATED_REQUESTS};
 use super::mailbox::Arrival;
-use super::metrics::{add, Turned};
+use super::metrics::{add, Rejection};
 use super::outbox::Outbox;
 use super::shared::{Admission, Exchange, Shared};
 use super::tls::{Received, Wire};
+use crate::bytes::fields::Malformed;
 
-/// Input up to this size is not counted.
+/// Input up to this size does not count against the memory budget.
 const FREE: usize = 16 << 10;
-/// Less than this in the time of patience is nothing.
+/// A peer that moves fewer bytes than this within `Limits::patience` makes no progress.
 const PROGRESS: u64 = 16 << 10;
-/// So long a peer that was turned away may take to hear why.
+/// How long a peer may take to read our last reply, before the socket is closed.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub struct Connection {
     wire: Wire,
     pub peer: SocketAddr,
     arrived: Instant,
-    dialect: Dialect,
+    /// None until its first bytes have come.
+    dialect: Option<BoxedDialect>,
     pub admission: Option<Arc<Admission>>,
-    /// The worker counts it among those that have shown no token.
-    pub is_stranger: bool,
-    /// Requests without a token, since the last one with one.
-    strange: u32,
+    /// The worker counts it among the connections that have shown no token.
+    pub is_unauthenticated: bool,
+    /// Requests without a token since the last request with one.
+    unauthenticated_requests: u32,
     input: Vec<u8>,
     share: Share,
-    /// What it needs next is more than was free.
-    pub starves: bool,
+    /// The next request needs more memory than was free.
+    pub awaits_memory: bool,
     out: Outbox,
-    /// A porter is at a job of this connection.
-    pub is_away: bool,
-    /// It says no more, but has not sent all that it said.
-    is_last: bool,
-    /// All is said and sent since then; the peer is to hear it.
-    lingers: Option<Instant>,
+    /// A job of this connection is being done.
+    pub has_job: bool,
+    /// No more requests are answered. Earlier replies may still have to be sent.
+    is_closing: bool,
+    /// When the last reply was sent. The peer still has to read it.
+    sent_last: Option<Instant>,
+    /// The peer sends no more.
     has_ended: bool,
-    /// When something that is under way began, or has moved lately.
     incoming: Option<Watch>,
     outgoing: Option<Watch>,
     received: u64,
     sent: u64,
-    /// Of that the metrics know.
-    told: u64,
+    /// The part of `sent` that the metrics have counted.
+    counted_sent: u64,
     /// Requests since the last tick.
     pace: u32,
+    /// Whether epoll watches for input, and for room for output.
     pub interest: (bool, bool),
 }
 
-/// Something that has to move on.
+/// A transfer that must make progress: how many bytes had moved at a time.
 #[derive(Debug, Clone, Copy)]
 struct Watch {
     since: Instant,
     bytes: u64,
 }
 
-/// Why a connection is at its end.
+/// Why a connection ends.
 #[derive(Debug)]
 pub enum End {
     Gone,
     Failed(io::Error),
-    Turned(Turned, &'static str),
-    /// A panic of ours.
+    Rejected(Rejection, &'static str),
+    /// Our own code has panicked.
     Fault,
 }
 
@@ -80,35 +83,41 @@ impl From<io::Error> for End {
     }
 }
 
+impl From<Malformed> for End {
+    fn from(malformed: Malformed) -> End {
+        End::Rejected(Rejection::Malformed, malformed.0)
+    }
+}
+
 impl Connection {
     pub fn new(arrival: Arrival, shared: &Shared) -> io::Result<Connection> {
         let Arrival { socket, peer, is_plain } = arrival;
         let tls = if is_plain { None } else { shared.tls() };
         socket.set_nonblocking(true)?;
-        // Without it frames only come later.
+        // With Nagle's algorithm small frames would only come later.
         socket.set_nodelay(true)?;
         keep_alive(&socket);
         Ok(Connection {
             wire: Wire::new(socket, tls.as_ref())?,
             peer,
             arrived: Instant::now(),
-            dialect: Dialect::unknown(shared.recognize),
+            dialect: None,
             admission: None,
-            is_stranger: true,
-            strange: 0,
+            is_unauthenticated: true,
+            unauthenticated_requests: 0,
             input: Vec::new(),
-            share: shared.dock.budget.share(),
-            starves: false,
+            share: shared.uploads.budget.share(),
+            awaits_memory: false,
             out: Outbox::default(),
-            is_away: false,
-            is_last: false,
-            lingers: None,
+            has_job: false,
+            is_closing: false,
+            sent_last: None,
             has_ended: false,
             incoming: None,
             outgoing: None,
             received: 0,
             sent: 0,
-            told: 0,
+            counted_sent: 0,
             pace: 0,
             interest: (true, false),
         })
@@ -118,7 +127,7 @@ impl Connection {
         &self.wire.socket
     }
 
-    /// Takes what has come, and answers it. With what takes its time, a job comes back.
+    /// Reads and answers what has come. Returns the job that the connection must wait for, if there is one.
     pub fn receive(&mut self, scratch: &mut [u8], shared: &Shared) -> Result<Option<Job>, End> {
         loop {
             let most = self.most_input(shared).min(scratch.len());
@@ -126,12 +135,12 @@ impl Connection {
                 Received::Nothing => return self.send().map(|()| None),
                 Received::End => {
                     self.has_ended = true;
-                    return match self.out.is_empty() && !self.is_away {
+                    return match self.out.is_empty() && !self.has_job {
                         true => Err(End::Gone),
                         false => Ok(None),
                     };
                 }
-                Received::Bytes(_) if self.is_last => {}
+                Received::Bytes(_) if self.is_closing => {}
                 Received::Bytes(n) => {
                     self.received += n as u64;
                     add(&shared.metrics.received, n as u64);
@@ -147,16 +156,25 @@ impl Connection {
         }
     }
 
-    /// What is to come whole comes when there is memory for all of it: until then its beginning is all that is read.
-    /// Without a token there is memory for little, and none that others share.
+    /// How many bytes may be read now. A frame that must be complete is read when there is memory for all of it. Until then
+    /// only its beginning is read. Without a token, a connection gets little memory, and none of the common budget.
     fn most_input(&self, shared: &Shared) -> usize {
         if self.lacks_token(shared) {
-            return UNKNOWN.saturating_sub(self.input.len()).max(1);
+            return MAX_UNAUTHENTICATED_INPUT.saturating_sub(self.input.len()).max(1);
         }
-        match self.dialect.needs(&self.input) {
+        match self.needed() {
             None => usize::MAX,
             Some(_) => self.share.size().max(FREE).saturating_sub(self.input.len()).max(1),
         }
+    }
+
+    /// How much input the dialect needs before it can go on, if it takes its requests whole.
+    fn needed(&self) -> Option<usize> {
+        self.dialect.as_ref()?.needs(&self.input)
+    }
+
+    fn is_in_request(&self) -> bool {
+        self.dialect.as_ref().is_some_and(|dialect| dialect.is_in_request())
     }
 
     fn take(&mut self, fresh: &[u8], shared: &Shared) -> Result<Option<Job>, End> {
@@ -171,7 +189,7 @@ impl Connection {
         self.send_or_go_on(job, shared)
     }
 
-    /// Goes on with what has come before.
+    /// Goes on with input that has come before.
     pub fn go_on(&mut self, shared: &Shared) -> Result<Option<Job>, End> {
         let mut input = std::mem::take(&mut self.input);
         let (used, job) = self.talk(&input, shared)?;
@@ -180,7 +198,7 @@ impl Connection {
         self.send_or_go_on(job, shared)
     }
 
-    /// What kept the dialect from going on may be sent by now.
+    /// If the dialect has stopped because too much was unsent, it goes on when that is sent.
     fn send_or_go_on(&mut self, job: Option<Job>, shared: &Shared) -> Result<Option<Job>, End> {
         let was_clogged = self.out.is_clogged();
         self.send()?;
@@ -191,11 +209,11 @@ impl Connection {
         Ok(job)
     }
 
-    /// Has the dialect answer until it needs more, or has said enough; how much it used up.
+    /// Lets the dialect answer until it needs more input, or must wait. Returns how many bytes it has used.
     fn talk(&mut self, input: &[u8], shared: &Shared) -> Result<(usize, Option<Job>), End> {
         let mut used = 0;
         let mut job = None;
-        while !self.is_away && !self.is_last && !self.is_too_fast(shared) {
+        while !self.has_job && !self.is_closing && !self.is_too_fast(shared) {
             if self.out.is_clogged() {
                 self.send()?;
                 if self.out.is_clogged() {
@@ -209,33 +227,42 @@ impl Connection {
                 admission: &mut self.admission,
                 job: &mut job,
             };
-            let step = self.dialect.advance(&input[used..], &mut exchange);
-            match step.map_err(|malformed| End::Turned(Turned::Malformed, malformed.0))? {
-                Step::Took(n) => {
+            let step = match &mut self.dialect {
+                Some(dialect) => dialect.advance(&input[used..], &mut exchange)?,
+                None => {
+                    self.dialect = (shared.recognize)(&input[used..])?;
+                    if self.dialect.is_none() {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            match step {
+                Step::Used(n) => {
                     used += n;
                     self.pace += u32::from(n > 0);
-                    self.count_strange(n, shared);
+                    self.count_unauthenticated(n, shared);
                 }
-                Step::Last(n) => {
+                Step::Close(n) => {
                     used += n;
-                    self.is_last = true;
+                    self.is_closing = true;
                 }
-                Step::Wants | Step::Held => break,
+                Step::NeedsInput | Step::Waits => break,
             }
-            self.is_away = job.is_some();
+            self.has_job = job.is_some();
         }
         Ok((used, job))
     }
 
-    /// Without a token it is answered so often, in a row, and then no more.
-    fn count_strange(&mut self, used: usize, shared: &Shared) {
+    /// After too many requests in succession without a token, no further one is answered.
+    fn count_unauthenticated(&mut self, used: usize, shared: &Shared) {
         match self.admission {
-            Some(_) => self.strange = 0,
-            None => self.strange += u32::from(used > 0),
+            Some(_) => self.unauthenticated_requests = 0,
+            None => self.unauthenticated_requests += u32::from(used > 0),
         }
-        if self.strange >= STRANGE_REQUESTS {
-            shared.metrics.turn(Turned::Token);
-            self.is_last = true;
+        if self.unauthenticated_requests >= MAX_UNAUTHENTICATED_REQUESTS {
+            shared.metrics.count_rejection(Rejection::Token);
+            self.is_closing = true;
         }
     }
 
@@ -244,7 +271,7 @@ impl Connection {
     }
 
     pub fn done(&mut self, done: Done, shared: &Shared) -> Result<Option<Job>, End> {
-        self.is_away = false;
+        self.has_job = false;
         let mut job = None;
         let mut exchange = Exchange {
             shared,
@@ -253,25 +280,26 @@ impl Connection {
             admission: &mut self.admission,
             job: &mut job,
         };
-        let done = self.dialect.done(done, &mut exchange);
-        done.map_err(|malformed| End::Turned(Turned::Malformed, malformed.0))?;
+        if let Some(dialect) = &mut self.dialect {
+            dialect.done(done, &mut exchange)?;
+        }
         self.go_on(shared)
     }
 
-    /// There may be memory for what it sends.
-    pub fn feed(&mut self, scratch: &mut [u8], shared: &Shared) -> Result<Option<Job>, End> {
+    /// Tries again to get the memory that its input needs.
+    pub fn retry_memory(&mut self, scratch: &mut [u8], shared: &Shared) -> Result<Option<Job>, End> {
         self.settle(shared)?;
-        match self.starves {
+        match self.awaits_memory {
             true => Ok(None),
             false => self.receive(scratch, shared),
         }
     }
 
-    /// The peer takes bytes again.
+    /// The socket has room for output again.
     pub fn writable(&mut self, shared: &Shared) -> Result<Option<Job>, End> {
         self.send()?;
         self.settle(shared)?;
-        match self.out.is_clogged() || self.is_away || self.is_last {
+        match self.out.is_clogged() || self.has_job || self.is_closing {
             true => Ok(None),
             false => self.go_on(shared),
         }
@@ -288,61 +316,64 @@ impl Connection {
             if taken == 0 {
                 break;
             }
-            self.out.took(taken);
+            self.out.advance(taken);
             self.sent += taken as u64;
         }
         if self.out.is_empty() && !self.wire.has_unsent() {
-            if self.has_ended && !self.is_away {
+            if self.has_ended && !self.has_job {
                 return Err(End::Gone);
             }
-            if self.is_last && self.lingers.is_none() {
+            if self.is_closing && self.sent_last.is_none() {
                 self.wire.shut();
-                self.lingers = Some(Instant::now());
+                self.sent_last = Some(Instant::now());
             }
         }
         Ok(())
     }
 
-    /// It has shown no token, and this server wants one.
+    /// Whether it has shown no token although this server requires one.
     fn lacks_token(&self, shared: &Shared) -> bool {
         self.admission.is_none() && !shared.is_open()
     }
 
-    /// Watches what has begun, and gives back what is not needed.
+    /// Adjusts the memory that it holds, and the watches on transfers that are under way.
     fn settle(&mut self, shared: &Shared) -> Result<(), End> {
-        if self.is_last {
+        if self.is_closing {
             self.input = Vec::new();
         }
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.input = Vec::new();
         }
-        if self.lacks_token(shared) && self.input.len() >= UNKNOWN && self.wants_input(shared) {
-            return Err(End::Turned(Turned::Malformed, "it says too much before a token"));
+        if self.lacks_token(shared) && self.input.len() >= MAX_UNAUTHENTICATED_INPUT && self.wants_input(shared) {
+            return Err(End::Rejected(Rejection::Malformed, "it says too much before a token"));
         }
         let held = self.input.capacity();
-        let needed = held.max(self.dialect.needs(&self.input).unwrap_or(0));
-        self.starves = !self.share.resize(if needed > FREE { needed } else { 0 });
-        if self.starves && held > self.share.size().max(FREE) {
-            return Err(End::Turned(Turned::Memory, "all memory for what comes in is taken"));
+        let needed = held.max(self.needed().unwrap_or(0));
+        self.awaits_memory = !self.share.resize(if needed > FREE { needed } else { 0 });
+        if self.awaits_memory && held > self.share.size().max(FREE) {
+            return Err(End::Rejected(
+                Rejection::Memory,
+                "all memory for what comes in is taken",
+            ));
         }
         self.out.trim();
         add(
             &shared.metrics.sent,
-            self.sent - std::mem::replace(&mut self.told, self.sent),
+            self.sent - std::mem::replace(&mut self.counted_sent, self.sent),
         );
-        let is_midway = !self.input.is_empty() || self.dialect.is_midway();
-        let comes = is_midway && (self.starves || self.wants_input(shared));
+        let is_begun = !self.input.is_empty() || self.is_in_request();
+        let comes = is_begun && (self.awaits_memory || self.wants_input(shared));
         watch(&mut self.incoming, comes, self.received);
         watch(&mut self.outgoing, !self.out.is_empty(), self.sent);
         Ok(())
     }
 
     pub fn wants_input(&self, shared: &Shared) -> bool {
-        let is_listening = !self.is_away && !self.starves && !self.out.is_clogged() && !self.is_too_fast(shared);
-        !self.has_ended && (is_listening || self.is_last)
+        let is_listening = !self.has_job && !self.awaits_memory && !self.out.is_clogged() && !self.is_too_fast(shared);
+        !self.has_ended && (is_listening || self.is_closing)
     }
 
-    /// It wants input that has come already, and that epoll knows nothing of.
+    /// Whether it wants input that TLS has already decrypted, so that epoll does not report it.
     pub fn has_more(&mut self, shared: &Shared) -> bool {
         self.wants_input(shared) && self.wire.holds_more()
     }
@@ -351,10 +382,11 @@ impl Connection {
         !self.out.is_empty() || self.wire.has_unsent()
     }
 
-    /// Once a second: whoever is too slow has to go. Whether it was held back for its pace, and may go on.
+    /// Runs once a second. A peer that is too slow is an error. Returns whether the limit on requests per second held the
+    /// connection back, so that it may go on now.
     pub fn tick(&mut self, now: Instant, shared: &Shared) -> Result<bool, End> {
         let limits = &shared.limits;
-        if let Some(since) = self.lingers {
+        if let Some(since) = self.sent_last {
             return match now - since > LINGER {
                 true => Err(End::Gone),
                 false => Ok(false),
@@ -365,25 +397,25 @@ impl Connection {
             false => limits.greeting(),
         };
         if self.admission.is_none() && now - self.arrived > time {
-            return Err(End::Turned(Turned::Slow, "it has shown no token in time"));
+            return Err(End::Rejected(Rejection::Slow, "it has shown no token in time"));
         }
         if is_late(&mut self.incoming, self.received, now, limits.patience) {
-            return Err(match self.starves {
-                true => End::Turned(Turned::Memory, "no memory became free for what it sends"),
-                false => End::Turned(Turned::Slow, "what it has begun does not come"),
+            return Err(match self.awaits_memory {
+                true => End::Rejected(Rejection::Memory, "no memory became free for what it sends"),
+                false => End::Rejected(Rejection::Slow, "what it has begun does not come"),
             });
         }
         if is_late(&mut self.outgoing, self.sent, now, limits.patience) {
-            return Err(End::Turned(Turned::Slow, "it does not take what it asked for"));
+            return Err(End::Rejected(Rejection::Slow, "it does not take what it asked for"));
         }
         let was_held = self.is_too_fast(shared);
         self.pace = 0;
         Ok(was_held)
     }
 
-    /// Nothing is under way: it can be ended without a loss.
+    /// Whether nothing is under way, so that the connection can end without a loss.
     pub fn is_idle(&mut self) -> bool {
-        !self.is_away && self.out.is_empty() && self.input.is_empty() && !self.dialect.is_midway()
+        !self.has_job && self.out.is_empty() && self.input.is_empty() && !self.is_in_request()
     }
 }
 
@@ -399,7 +431,7 @@ fn watch(slot: &mut Option<Watch>, is_under_way: bool, bytes: u64) {
     }
 }
 
-/// Whether it has not moved for too long.
+/// Whether a transfer has made no progress for too long.
 fn is_late(slot: &mut Option<Watch>, bytes: u64, now: Instant, patience: Duration) -> bool {
     let Some(watch) = slot else { return false };
     if bytes - watch.bytes >= PROGRESS {
@@ -409,7 +441,7 @@ fn is_late(slot: &mut Option<Watch>, bytes: u64, now: Instant, patience: Duratio
     now.saturating_duration_since(watch.since) > patience
 }
 
-/// A peer whose machine is gone is noticed, in some minutes.
+/// With this, a peer whose machine is gone is noticed after some minutes.
 fn keep_alive(socket: &TcpStream) {
     use rustix::net::sockopt;
     let _ = sockopt::set_socket_keepalive(socket, true);

@@ -1,4 +1,4 @@
-//! What a peer speaks is told by its first bytes; then each dialect makes requests and replies of bytes.
+//! The first bytes of a connection show which protocol the peer uses. Its dialect then decodes requests and encodes replies.
 
 use super::disk_threads::Done;
 use super::http::Http;
@@ -8,42 +8,40 @@ use super::room::Room;
 use super::shared::Exchange;
 use crate::bytes::fields::Malformed;
 
-/// What a dialect did with what has come.
+/// What a dialect has done with the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It used up so many bytes, perhaps none, and can go on.
-    Took(usize),
-    /// It needs more than there is.
-    Wants,
-    /// It goes on when the job is done, or what it said has been sent.
-    Held,
-    /// It used up so many bytes, and says no more: what was said is sent, then the connection ends.
-    Last(usize),
+    /// It has used this many bytes, perhaps none, and can go on.
+    Used(usize),
+    NeedsInput,
+    /// It goes on when the job is done, or its replies have been sent.
+    Waits,
+    /// It has used this many bytes, and answers no more requests. The connection ends when all replies are sent.
+    Close(usize),
 }
 
-pub trait Talk {
+pub trait Dialect {
     fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed>;
 
-    /// The job that it asked for is done.
+    /// Takes the result of the job that it has asked for.
     fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed>;
 
-    /// A request has begun and not ended, beside what is in the input.
-    fn is_midway(&self) -> bool;
+    /// Whether a request has begun and not ended, not counting bytes that are still in the input.
+    fn is_in_request(&self) -> bool;
 
-    /// How much input has to be here before it can go on, if it takes its requests whole.
+    /// How much input it needs before it can go on, if it takes its requests whole.
     fn needs(&self, _input: &[u8]) -> Option<usize> {
         None
     }
 }
 
-/// A dialect that a connection has been found to speak.
-pub type Spoken = Box<dyn Talk + Send>;
+pub type BoxedDialect = Box<dyn Dialect + Send>;
 
-/// Which dialect a connection speaks that begins with these bytes; `None` if too few have come to tell.
-pub type Recognize = fn(&[u8]) -> Result<Option<Spoken>, Malformed>;
+/// The dialect of a connection that begins with these bytes; `None` if there are too few of them.
+pub type Recognize = fn(&[u8]) -> Result<Option<BoxedDialect>, Malformed>;
 
-pub fn recognize(first: &[u8]) -> Result<Option<Spoken>, Malformed> {
-    let of = |language| -> Spoken {
+pub fn recognize(first: &[u8]) -> Result<Option<BoxedDialect>, Malformed> {
+    let of = |language| -> BoxedDialect {
         match language {
             Language::Room => Box::<Room>::default(),
             Language::Http => Box::<Http>::default(),
@@ -53,55 +51,17 @@ pub fn recognize(first: &[u8]) -> Result<Option<Spoken>, Malformed> {
     language(first).map(|found| found.map(of))
 }
 
-/// No two overlap, so a browser, which begins with a method of HTTP, cannot be taken for anything else.
+/// The patterns exclude each other. So a browser, which begins with a method of HTTP, is never taken for another client.
 fn language(first: &[u8]) -> Result<Option<Language>, Malformed> {
     let Some(first) = first.first_chunk::<4>() else {
         return Ok(None);
     };
     match first {
-        // A greeting's length, below 4096.
+        // The length of a greeting, below 4096.
         [_, 0..=0x10, 0, 0] => Ok(Some(Language::Room)),
         [b'*', b'0'..=b'9', ..] => Ok(Some(Language::Redis)),
         [b'A'..=b'Z', b'A'..=b'Z', ..] => Ok(Some(Language::Http)),
         _ => Err(Malformed("no greeting of any protocol that is spoken here")),
-    }
-}
-
-/// What a connection speaks, once that is known.
-pub struct Dialect {
-    recognize: Recognize,
-    spoken: Option<Spoken>,
-}
-
-impl Dialect {
-    pub fn unknown(recognize: Recognize) -> Dialect {
-        let spoken = None;
-        Dialect { recognize, spoken }
-    }
-
-    pub fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
-        if let Some(spoken) = &mut self.spoken {
-            return spoken.advance(input, exchange);
-        }
-        self.spoken = (self.recognize)(input)?;
-        match self.spoken {
-            None => Ok(Step::Wants),
-            Some(_) => Ok(Step::Took(0)),
-        }
-    }
-
-    pub fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed> {
-        self.spoken
-            .as_mut()
-            .map_or(Ok(()), |spoken| spoken.done(done, exchange))
-    }
-
-    pub fn needs(&self, input: &[u8]) -> Option<usize> {
-        self.spoken.as_ref()?.needs(input)
-    }
-
-    pub fn is_midway(&self) -> bool {
-        self.spoken.as_ref().is_some_and(|spoken| spoken.is_midway())
     }
 }
 
@@ -111,16 +71,16 @@ mod tests {
     use crate::room::{Hello, Request};
 
     #[test]
-    fn each_dialect_is_told_by_its_first_bytes() {
+    fn each_dialect_is_recognized_by_its_first_bytes() {
         assert_eq!(language(b"GET /"), Ok(Some(Language::Http)));
         assert_eq!(language(b"*1\r\n$4"), Ok(Some(Language::Redis)));
         assert_eq!(language(b"GE"), Ok(None));
         assert!(language(b"\x16\x03\x01\x02").is_err());
     }
 
-    /// Whatever its length is as a letter.
+    /// The first byte of the length may be any letter.
     #[test]
-    fn a_greeting_of_any_length_is_one() {
+    fn a_greeting_of_any_length_is_recognized() {
         for length in 0..=1024 {
             let token = vec![b'x'; length];
             let mut bytes = Vec::new();

@@ -1,72 +1,72 @@
-//! Threads that carry what is large to the store and back, so that no worker waits for a disk for long.
+//! Threads that read and write large contents, so that no worker waits for a disk for long.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
-use super::mailbox::{Letter, Mailbox};
+use super::mailbox::{Mailbox, Message};
 use super::outbox::Body;
 use super::value_store::{NotStored, Value, ValueStore};
 use crate::process::fault;
 
-/// What a connection has asked for and waits for.
+/// Work that a connection waits for.
 pub enum Job {
-    /// It takes its time: a porter's.
-    Carry(DiskWork),
-    /// Several are done in not much more time than one: the worker's, when it has heard all who have said something.
-    Keep(Value),
+    /// Slow work, which a disk thread does.
+    OnDisk(DiskWork),
+    /// A small value. The worker stores all values of one round together, which takes hardly longer than storing one.
+    Store(Value),
 }
 
 pub type DiskWork = Box<dyn FnOnce(&ValueStore) -> Done + Send>;
 
 impl Job {
-    pub fn carry(disk_work: impl FnOnce(&ValueStore) -> Done + Send + 'static) -> Job {
-        Job::Carry(Box::new(disk_work))
+    pub fn on_disk(disk_work: impl FnOnce(&ValueStore) -> Done + Send + 'static) -> Job {
+        Job::OnDisk(Box::new(disk_work))
     }
 }
 
-/// What came of it.
+/// The result of a job.
 #[derive(Debug)]
 pub enum Done {
     Opened(Option<Body>),
     Stored(Result<(), NotStored>),
 }
 
-struct Load {
+struct Task {
     disk_work: DiskWork,
     to: Arc<Mailbox>,
     connection: u64,
 }
 
 pub struct DiskThreads {
-    loads: Mutex<Option<Sender<Load>>>,
+    tasks: Mutex<Option<Sender<Task>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl DiskThreads {
     pub fn start(count: usize, values: &Arc<ValueStore>) -> io::Result<DiskThreads> {
-        let (loads, taken) = mpsc::channel();
-        let taken = Arc::new(Mutex::new(taken));
+        let (tasks, queue) = mpsc::channel();
+        let queue = Arc::new(Mutex::new(queue));
         let start = |_| {
-            let (taken, values) = (taken.clone(), values.clone());
+            let (queue, values) = (queue.clone(), values.clone());
             thread::Builder::new()
                 .name("porter".to_owned())
-                .spawn(move || carry(&taken, &values))
+                .spawn(move || work(&queue, &values))
         };
         let threads = (0..count).map(start).collect::<io::Result<_>>()?;
         Ok(DiskThreads {
-            loads: Mutex::new(Some(loads)),
+            tasks: Mutex::new(Some(tasks)),
             threads: Mutex::new(threads),
         })
     }
 
-    pub fn carry(&self, disk_work: DiskWork, to: &Arc<Mailbox>, connection: u64) {
+    pub fn start_job(&self, disk_work: DiskWork, to: &Arc<Mailbox>, connection: u64) {
         let to = to.clone();
-        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without disk threads the server is at its end, and nobody waits for the answer.
-        let _ = loads.as_ref().map(|loads| {
-            loads.send(Load {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without disk threads the server is about to end, and no connection waits for the result.
+        let _ = tasks.as_ref().map(|tasks| {
+            tasks.send(Task {
                 disk_work,
                 to,
                 connection,
@@ -74,9 +74,9 @@ impl DiskThreads {
         });
     }
 
-    /// Returns when all that was given to them is done.
+    /// Returns when all jobs are done.
     pub fn finish(&self) {
-        drop(self.loads.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take());
         let threads = mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             let _ = thread.join();
@@ -84,14 +84,14 @@ impl DiskThreads {
     }
 }
 
-fn carry(loads: &Mutex<Receiver<Load>>, values: &ValueStore) {
+fn work(tasks: &Mutex<Receiver<Task>>, values: &ValueStore) {
     loop {
-        let next = loads.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(load) = next else { return };
-        let done = fault::contain(|| (load.disk_work)(values));
-        load.to.put(match done {
-            Some(done) => Letter::Done(load.connection, done),
-            None => Letter::Fault(load.connection),
+        let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(task) = next else { return };
+        let done = fault::contain(|| (task.disk_work)(values));
+        task.to.put(match done {
+            Some(done) => Message::Done(task.connection, done),
+            None => Message::Fault(task.connection),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! How much others may have of us, and the memory that all uploads share.
+//! Limits for clients, and the memory that all uploads share.
 
 use std::num::ParseIntError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use clap::Args;
 use crate::bytes::quantity;
 use crate::http::head::CAP;
 
-/// What a connection may send before it has shown a token, a request's head among it.
-pub const UNKNOWN: usize = CAP;
-/// Requests that it may make until then; each is answered with an error.
-pub const STRANGE_REQUESTS: u32 = 32;
-/// Connections that have shown no token, of all that there may be, and at most.
-const STRANGE_PART: usize = 4;
-const MOST_STRANGERS: usize = 1024;
+/// How many bytes a connection may send before it has shown a token. The head of a request must fit in.
+pub const MAX_UNAUTHENTICATED_INPUT: usize = CAP;
+/// How many requests it may make until then. Each is answered with an error.
+pub const MAX_UNAUTHENTICATED_REQUESTS: u32 = 32;
+/// Of all connections, one part in so many may have shown no token, and never more than the second number.
+const UNAUTHENTICATED_PART: usize = 4;
+const MAX_UNAUTHENTICATED: usize = 1024;
 
 /// Options of the command line; their first line is shown as help.
 #[derive(Debug, Clone, Copy, Args)]
@@ -57,43 +57,19 @@ impl Limits {
         (self.patience / 6).max(Duration::from_secs(1)).min(self.patience)
     }
 
-    /// Connections that have shown no token yet. For one more the oldest of them has to go.
-    pub fn strangers(&self) -> usize {
-        (self.connections / STRANGE_PART).clamp(1, MOST_STRANGERS)
+    /// How many connections may have shown no token yet. If there is one more, the oldest of them is ended.
+    pub fn max_unauthenticated(&self) -> usize {
+        (self.connections / UNAUTHENTICATED_PART).clamp(1, MAX_UNAUTHENTICATED)
     }
 }
 
-/// How many hold something, counted as long as they do.
-#[derive(Debug, Clone, Default)]
-pub struct Count(Arc<AtomicUsize>);
-
-#[derive(Debug)]
-pub struct Counted(Arc<AtomicUsize>);
-
-impl Count {
-    pub fn one_more(&self) -> Counted {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Counted(self.0.clone())
-    }
-
-    pub fn now(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Memory that many take from, and that no one may take more of than there is.
+/// A limited amount of memory that many connections share.
 #[derive(Debug, Clone)]
 pub struct Budget {
     left: Arc<AtomicUsize>,
 }
 
-/// What was taken; dropped, it is given back.
+/// A part of a budget. It is given back when it is dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Budget,
@@ -114,7 +90,7 @@ impl Budget {
         }
     }
 
-    /// What nobody has.
+    /// How much is free.
     pub fn left(&self) -> usize {
         self.left.load(Ordering::Relaxed)
     }
@@ -125,7 +101,7 @@ impl Share {
         self.size
     }
 
-    /// Has this much from now on, if there is enough.
+    /// Changes its size. Returns false, and changes nothing, if the budget has too little left.
     pub fn resize(&mut self, size: usize) -> bool {
         let left = &self.budget.left;
         if size <= self.size {
@@ -154,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_taken_than_there_is_and_all_comes_back() {
+    fn a_budget_is_never_exceeded_and_gets_all_back() {
         let budget = Budget::new(100);
         let (mut one, mut two) = (budget.share(), budget.share());
         assert!(one.resize(60));

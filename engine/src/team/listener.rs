@@ -1,4 +1,5 @@
-//! The thread that takes connections and hands them out, and hears signals and changes of tokens and certificates.
+//! The thread that accepts connections and passes them to the workers. It also waits for signals, and reads tokens and
+//! certificates again when their files change.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,32 +11,33 @@ use std::time::{Duration, Instant};
 use log::{info, warn};
 use rustix::event::{epoll, Timespec};
 
-use super::mailbox::{Arrival, Letter, Mailbox};
-use super::metrics::{add, Turned};
+use super::mailbox::{Arrival, Mailbox, Message};
+use super::metrics::{add, Rejection};
 use super::shared::Shared;
-use super::tls::Papers;
+use super::tls::CertificateFiles;
 use super::token_file::TokenFile;
 
 const SIGNALS: u64 = u64::MAX;
-/// How often tokens and certificates are looked at, and how long we take no connections when there are no descriptors for them.
+/// How often the files of tokens and certificates are checked.
 const TICK: Duration = Duration::from_secs(1);
-const BREATH: Duration = Duration::from_millis(100);
-/// For workers to catch up.
-const MOMENT: Duration = Duration::from_millis(1);
+/// How long no connection is accepted after an error, such as too few descriptors.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+/// How long no connection is accepted while workers are behind.
+const CATCH_UP: Duration = Duration::from_millis(1);
 
 pub fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     let named = |error: io::Error| format!("listen on {address}: {error}");
     let listener = TcpListener::bind(address).map_err(named)?;
     listener.set_nonblocking(true).map_err(named)?;
-    // As many at once as the system lets wait.
+    // The system lowers this to its own limit.
     let _ = rustix::net::listen(&listener, 4096);
     Ok(listener)
 }
 
-/// An address that is listened on.
+/// A listening socket.
 pub struct Port {
     pub listener: TcpListener,
-    /// Without TLS, also where the other ports have it.
+    /// It never uses TLS, even if the other ports do.
     pub is_plain: bool,
 }
 
@@ -45,21 +47,16 @@ pub struct Listener {
     pub ports: Vec<Port>,
     pub signals: OwnedFd,
     pub tokens: TokenFile,
-    pub papers: Option<Papers>,
+    pub certificates: Option<CertificateFiles>,
 }
 
 impl Listener {
-    /// Takes connections until a signal comes.
+    /// Accepts connections until a signal comes.
     pub fn run(mut self) -> io::Result<()> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let numbered = (0..).zip(&self.ports);
-        for (number, port) in numbered {
-            epoll::add(
-                &epoll,
-                &port.listener,
-                epoll::EventData::new_u64(number),
-                epoll::EventFlags::IN,
-            )?;
+        for (number, port) in (0..).zip(&self.ports) {
+            let number = epoll::EventData::new_u64(number);
+            epoll::add(&epoll, &port.listener, number, epoll::EventFlags::IN)?;
         }
         let signals = epoll::EventData::new_u64(SIGNALS);
         epoll::add(&epoll, &self.signals, signals, epoll::EventFlags::IN)?;
@@ -84,8 +81,8 @@ impl Listener {
             }
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
-                self.look_at_tokens();
-                self.look_at_papers();
+                self.check_tokens();
+                self.check_certificates();
             }
         }
     }
@@ -93,7 +90,7 @@ impl Listener {
     fn accept(&self, number: usize, next: &mut usize) {
         while let Some(port) = self.ports.get(number) {
             if self.is_behind() {
-                return std::thread::sleep(MOMENT);
+                return std::thread::sleep(CATCH_UP);
             }
             let (socket, peer) = match port.listener.accept() {
                 Ok(accepted) => accepted,
@@ -101,29 +98,30 @@ impl Listener {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
                     warn!("take a connection: {error}");
-                    return std::thread::sleep(BREATH);
+                    return std::thread::sleep(ERROR_PAUSE);
                 }
             };
             let metrics = &self.shared.metrics;
             add(&metrics.arrived, 1);
-            if self.shared.known.now() >= self.shared.limits.connections {
-                metrics.turn(Turned::Crowded);
+            if self.shared.authenticated() >= self.shared.limits.connections {
+                metrics.count_rejection(Rejection::Crowded);
                 continue;
             }
             add(&metrics.open, 1);
             *next = (*next + 1) % self.workers.len();
             let is_plain = port.is_plain;
-            self.workers[*next].put(Letter::Arrived(Arrival { socket, peer, is_plain }));
+            self.workers[*next].put(Message::Arrived(Arrival { socket, peer, is_plain }));
         }
     }
 
-    /// Workers turn away the oldest of those without a token, and are behind with that: the next ones wait in the kernel.
+    /// Whether the workers have not yet ended the oldest connections without a token. Meanwhile new connections wait in the
+    /// kernel.
     fn is_behind(&self) -> bool {
-        self.shared.strangers() > 2 * self.shared.most_strangers()
+        self.shared.unauthenticated() > 2 * self.shared.max_unauthenticated()
     }
 
-    fn look_at_papers(&mut self) {
-        match self.papers.as_mut().and_then(Papers::changed) {
+    fn check_certificates(&mut self) {
+        match self.certificates.as_mut().and_then(CertificateFiles::changed) {
             None => {}
             Some(Err(error)) => warn!("{error}; the certificates stay as they were"),
             Some(Ok(tls)) => {
@@ -133,15 +131,15 @@ impl Listener {
         }
     }
 
-    /// Connections whose token does not hold any more end.
+    /// Ends the connections whose token is not valid any more.
     fn revoke(&self) {
-        self.workers.iter().for_each(|worker| worker.put(Letter::Tokens));
+        self.workers.iter().for_each(|worker| worker.put(Message::Tokens));
     }
 
-    fn look_at_tokens(&mut self) {
+    fn check_tokens(&mut self) {
         match self.tokens.changed() {
             None => {}
-            // Somebody may have meant to add one.
+            // The new file may have been meant to add the first token.
             Some(Err(error)) if self.shared.is_open() => {
                 warn!("{error}; nobody is admitted without a token from now on");
                 self.shared.close();

@@ -1,30 +1,30 @@
-//! What other threads tell a worker.
+//! Messages from other threads to a worker.
 
 use std::net::{SocketAddr, TcpStream};
 
 use super::disk_threads::Done;
 use crate::process::mailbox;
 
-/// A connection that was just taken.
+/// A connection that was just accepted.
 #[derive(Debug)]
 pub struct Arrival {
     pub socket: TcpStream,
     pub peer: SocketAddr,
-    /// It came to a port that has no TLS, whatever the others have.
+    /// It came to a port without TLS, even if the other ports use it.
     pub is_plain: bool,
 }
 
 #[derive(Debug)]
-pub enum Letter {
+pub enum Message {
     Arrived(Arrival),
-    /// An job of this connection is done.
+    /// A job of this connection is done.
     Done(u64, Done),
-    /// An job of this connection has ended in a panic.
+    /// A job of this connection has panicked.
     Fault(u64),
-    /// Tokens have changed: some may be revoked.
+    /// The tokens have changed, so some connections may have lost theirs.
     Tokens,
-    /// Ends what is idle now, and all else when it is done.
+    /// The server ends: idle connections end now, and the others when their requests are done.
     Leave,
 }
 
-pub type Mailbox = mailbox::Mailbox<Letter>;
+pub type Mailbox = mailbox::Mailbox<Message>;

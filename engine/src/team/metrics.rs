@@ -1,4 +1,4 @@
-//! What is counted, and how it is told: as Prometheus reads it, and as JSON.
+//! Counters of the server, as text for Prometheus and as JSON.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use serde_json::{json, Value};
 
-use super::upload::Dock;
+use super::upload::Uploads;
 use super::value_store::ValueStore;
 use crate::cache::store::Share;
 
-/// What a request came to.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Hit,
@@ -29,7 +29,7 @@ const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::Other, "other"),
 ];
 
-/// Which language a peer speaks.
+/// The protocol of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     Room,
@@ -43,9 +43,9 @@ const LANGUAGES: [(Language, &str); 3] = [
     (Language::Redis, "redis"),
 ];
 
-/// Why a connection was ended, or a peer turned away.
+/// Why a request or a connection was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turned {
+pub enum Rejection {
     Token,
     Malformed,
     Slow,
@@ -53,30 +53,30 @@ pub enum Turned {
     Memory,
     Revoked,
     Fault,
-    /// A request by a name that is not ours, or of a page that is not.
+    /// The request was for another host, or came from a page of another site.
     Elsewhere,
 }
 
-const TURNED: [(Turned, &str); 8] = [
-    (Turned::Token, "token"),
-    (Turned::Malformed, "malformed"),
-    (Turned::Slow, "slow"),
-    (Turned::Crowded, "crowded"),
-    (Turned::Memory, "memory"),
-    (Turned::Revoked, "revoked"),
-    (Turned::Fault, "fault"),
-    (Turned::Elsewhere, "elsewhere"),
+const REJECTIONS: [(Rejection, &str); 8] = [
+    (Rejection::Token, "token"),
+    (Rejection::Malformed, "malformed"),
+    (Rejection::Slow, "slow"),
+    (Rejection::Crowded, "crowded"),
+    (Rejection::Memory, "memory"),
+    (Rejection::Revoked, "revoked"),
+    (Rejection::Fault, "fault"),
+    (Rejection::Elsewhere, "elsewhere"),
 ];
 
-/// What was done in one namespace.
+/// The counters of one namespace.
 #[derive(Debug, Default)]
-pub struct Doings {
+pub struct NamespaceCounts {
     outcomes: [AtomicU64; OUTCOMES.len()],
     pub bytes_out: AtomicU64,
     pub bytes_in: AtomicU64,
 }
 
-impl Doings {
+impl NamespaceCounts {
     pub fn count(&self, outcome: Outcome) {
         add(&self.outcomes[outcome as usize], 1);
     }
@@ -89,8 +89,8 @@ pub struct Metrics {
     pub received: AtomicU64,
     pub sent: AtomicU64,
     requests: [[AtomicU64; OUTCOMES.len()]; LANGUAGES.len()],
-    turned: [AtomicU64; TURNED.len()],
-    namespaces: Mutex<BTreeMap<String, Arc<Doings>>>,
+    rejections: [AtomicU64; REJECTIONS.len()],
+    namespaces: Mutex<BTreeMap<String, Arc<NamespaceCounts>>>,
 }
 
 pub fn add(counter: &AtomicU64, more: u64) {
@@ -110,18 +110,20 @@ impl Default for Metrics {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             requests: Default::default(),
-            turned: Default::default(),
+            rejections: Default::default(),
             namespaces: Mutex::default(),
         }
     }
 }
 
-/// One number: its name, what it is, whether it only grows, and its values by labels.
+/// The values of a metric, each with its labels.
+type Values = Vec<(String, u64)>;
+
 struct Family {
     name: &'static str,
     help: &'static str,
-    grows: bool,
-    values: Vec<(String, u64)>,
+    is_counter: bool,
+    values: Values,
 }
 
 impl Metrics {
@@ -129,99 +131,87 @@ impl Metrics {
         add(&self.requests[language as usize][outcome as usize], 1);
     }
 
-    pub fn turn(&self, why: Turned) {
-        add(&self.turned[why as usize], 1);
+    pub fn count_rejection(&self, why: Rejection) {
+        add(&self.rejections[why as usize], 1);
     }
 
-    /// What is done in a namespace is counted there.
-    pub fn namespace(&self, name: &str) -> Arc<Doings> {
+    /// The counters of a namespace.
+    pub fn namespace(&self, name: &str) -> Arc<NamespaceCounts> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         namespaces.entry(name.to_owned()).or_default().clone()
     }
 
-    fn namespaces(&self) -> BTreeMap<String, Arc<Doings>> {
+    fn namespaces(&self) -> BTreeMap<String, Arc<NamespaceCounts>> {
         self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn families(&self, values: &ValueStore, dock: &Dock) -> Vec<Family> {
+    fn families(&self, values: &ValueStore, uploads: &Uploads) -> Vec<Family> {
+        let uptime = self.started.elapsed().as_secs();
         let usage = values.store.glance();
-        let family = |name, help, grows, values| Family {
+        let family = |is_counter, name, help, values| Family {
             name,
             help,
-            grows,
+            is_counter,
             values,
         };
-        let counter = |name, help, value| family(name, help, true, vec![(String::new(), value)]);
-        let gauge = |name, help, value| family(name, help, false, vec![(String::new(), value)]);
+        let counters = |name, help, values| family(true, name, help, values);
+        let gauges = |name, help, values| family(false, name, help, values);
+        let counter = |name, help, value| counters(name, help, vec![(String::new(), value)]);
+        let gauge = |name, help, value| gauges(name, help, vec![(String::new(), value)]);
         let namespaces = self.namespaces();
-        let by_namespace = |value: &dyn Fn(&Doings) -> u64| {
-            let label = |name: &String| format!("namespace=\"{}\"", escape(name));
+        let by_namespace = |value: fn(&NamespaceCounts) -> u64| -> Values {
+            let namespaces = namespaces.iter();
             namespaces
-                .iter()
-                .map(|(name, doings)| (label(name), value(doings)))
+                .map(|(name, counts)| (namespace_label(name), value(counts)))
                 .collect()
         };
         vec![
-            gauge(
-                "uptime_seconds",
-                "Since the server started.",
-                self.started.elapsed().as_secs(),
-            ),
+            gauge("uptime_seconds", "Since the server started.", uptime),
             gauge("connections", "Connections that are open.", get(&self.open)),
             counter("connections_total", "Connections that came.", get(&self.arrived)),
             counter("received_bytes_total", "Bytes that came.", get(&self.received)),
             counter("sent_bytes_total", "Bytes that were sent.", get(&self.sent)),
-            family(
-                "requests_total",
-                "Requests by language and outcome.",
-                true,
-                self.requests(),
-            ),
-            family("turned_away_total", "Peers that were turned away.", true, self.turned()),
-            family(
+            counters("requests_total", "Requests by language and outcome.", self.requests()),
+            counters("turned_away_total", "Peers that were turned away.", self.rejections()),
+            counters(
                 "namespace_requests_total",
                 "Requests by namespace and outcome.",
-                true,
                 outcomes_of(&namespaces),
             ),
-            family(
+            counters(
                 "namespace_read_bytes_total",
                 "Bytes of contents that were sent.",
-                true,
-                by_namespace(&|doings| get(&doings.bytes_out)),
+                by_namespace(|counts| get(&counts.bytes_out)),
             ),
-            family(
+            counters(
                 "namespace_written_bytes_total",
                 "Bytes of contents that were stored.",
-                true,
-                by_namespace(&|doings| get(&doings.bytes_in)),
+                by_namespace(|counts| get(&counts.bytes_in)),
             ),
             counter(
                 "memory_hits_total",
                 "Contents that were in memory.",
-                get(&values.hot.hits),
+                get(&values.cache.hits),
             ),
             counter(
                 "memory_misses_total",
                 "Contents that were not.",
-                get(&values.hot.misses),
+                get(&values.cache.misses),
             ),
-            gauge("memory_bytes", "Contents in memory.", values.hot.size() as u64),
+            gauge("memory_bytes", "Contents in memory.", values.cache.size() as u64),
             gauge(
                 "uploads_free_bytes",
                 "Memory that is left for what comes in.",
-                dock.budget.left() as u64,
+                uploads.budget.left() as u64,
             ),
-            family(
+            gauges(
                 "namespace_held_bytes",
                 "What the disk holds for the entries of a namespace that has a quota.",
-                false,
                 quotas(values, |share| share.held),
             ),
-            family(
+            gauges(
                 "namespace_quota_bytes",
                 "What it may hold.",
-                false,
                 quotas(values, |share| share.most),
             ),
             gauge("store_entries", "Entries in the store.", usage.entries as u64),
@@ -232,27 +222,23 @@ impl Metrics {
         ]
     }
 
-    fn requests(&self) -> Vec<(String, u64)> {
-        let all = LANGUAGES
-            .iter()
-            .flat_map(|language| OUTCOMES.iter().map(move |outcome| (language, outcome)));
-        let value = |((language, name), (outcome, told)): (&(Language, &str), &(Outcome, &str))| {
-            let label = format!("language=\"{name}\",outcome=\"{told}\"");
-            (label, get(&self.requests[*language as usize][*outcome as usize]))
+    fn requests(&self) -> Values {
+        let by_outcome = |(language, name): &(Language, &str)| {
+            outcomes(&format!("language=\"{name}\""), &self.requests[*language as usize])
         };
-        all.map(value).collect()
+        LANGUAGES.iter().flat_map(by_outcome).collect()
     }
 
-    fn turned(&self) -> Vec<(String, u64)> {
-        let value = |(why, name): &(Turned, &str)| (format!("why=\"{name}\""), get(&self.turned[*why as usize]));
-        TURNED.iter().map(value).collect()
+    fn rejections(&self) -> Values {
+        let value = |(why, name): &(Rejection, &str)| (format!("why=\"{name}\""), get(&self.rejections[*why as usize]));
+        REJECTIONS.iter().map(value).collect()
     }
 
     /// In Prometheus' text format, version 0.0.4.
-    pub fn text(&self, values: &ValueStore, dock: &Dock) -> String {
+    pub fn text(&self, values: &ValueStore, uploads: &Uploads) -> String {
         let mut text = String::new();
-        for family in self.families(values, dock) {
-            let kind = if family.grows { "counter" } else { "gauge" };
+        for family in self.families(values, uploads) {
+            let kind = if family.is_counter { "counter" } else { "gauge" };
             let name = format!("wafd_serve_{}", family.name);
             text += &format!("# HELP {name} {}\n# TYPE {name} {kind}\n", family.help);
             for (labels, value) in family.values {
@@ -265,7 +251,7 @@ impl Metrics {
         text
     }
 
-    pub fn status(&self, values: &ValueStore, dock: &Dock) -> Value {
+    pub fn status(&self, values: &ValueStore, uploads: &Uploads) -> Value {
         let family = |family: Family| {
             let value = match &family.values[..] {
                 [(label, value)] if label.is_empty() => json!(value),
@@ -276,30 +262,35 @@ impl Metrics {
             };
             (family.name.to_owned(), value)
         };
-        self.families(values, dock).into_iter().map(family).collect()
+        self.families(values, uploads).into_iter().map(family).collect()
     }
 }
 
-fn quotas(values: &ValueStore, value: impl Fn(&Share) -> u64) -> Vec<(String, u64)> {
-    let label = |name: &String| format!("namespace=\"{}\"", escape(name));
+fn quotas(values: &ValueStore, value: fn(&Share) -> u64) -> Values {
     let quotas = values.quotas.iter();
     quotas
-        .filter_map(|name| Some((label(name), value(&values.quota(name)?))))
+        .filter_map(|name| Some((namespace_label(name), value(&values.quota(name)?))))
         .collect()
 }
 
-fn outcomes_of(namespaces: &BTreeMap<String, Arc<Doings>>) -> Vec<(String, u64)> {
-    let all = namespaces
-        .iter()
-        .flat_map(|found| OUTCOMES.iter().map(move |outcome| (found, outcome)));
-    let value = |((name, doings), (outcome, told)): ((&String, &Arc<Doings>), &(Outcome, &str))| {
-        let label = format!("namespace=\"{}\",outcome=\"{told}\"", escape(name));
-        (label, get(&doings.outcomes[*outcome as usize]))
-    };
-    all.map(value).collect()
+fn outcomes_of(namespaces: &BTreeMap<String, Arc<NamespaceCounts>>) -> Values {
+    let namespaces = namespaces.iter();
+    namespaces
+        .flat_map(|(name, counts)| outcomes(&namespace_label(name), &counts.outcomes))
+        .collect()
 }
 
-/// A label's value, as the format has it.
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+/// The count of each outcome, with this label beside that of the outcome.
+fn outcomes(label: &str, counts: &[AtomicU64; OUTCOMES.len()]) -> Values {
+    let value = |(outcome, name): &(Outcome, &str)| {
+        let labels = format!("{label},outcome=\"{name}\"");
+        (labels, get(&counts[*outcome as usize]))
+    };
+    OUTCOMES.iter().map(value).collect()
+}
+
+/// Escaped as the format demands.
+fn namespace_label(name: &str) -> String {
+    let name = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("namespace=\"{name}\"")
 }

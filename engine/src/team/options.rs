@@ -87,7 +87,7 @@ pub struct Options {
     pub namespace: String,
 }
 
-/// What one address means; a name can mean several.
+/// The addresses of a name, which can be several.
 #[derive(Debug, Clone)]
 struct Addresses(Vec<SocketAddr>);
 
@@ -105,7 +105,7 @@ fn quota(text: &str) -> Result<(String, u64), String> {
 }
 
 impl Options {
-    /// What does not go together. A new token is made by no server.
+    /// The first mistake in the options of a server. `--new-token` starts none.
     pub fn check(&self) -> Result<(), &'static str> {
         let has_tls = self.tls_cert.is_some();
         let wrong = [
@@ -141,14 +141,14 @@ impl Options {
         }
     }
 
-    /// Where it listens, and whether without TLS though there is TLS.
+    /// The addresses on which it listens, and whether each is one of `--plain`.
     pub fn ports(&self) -> impl Iterator<Item = (SocketAddr, bool)> + '_ {
         let all = |given: &'_ [Addresses]| given.iter().flat_map(|one| one.0.clone()).collect::<Vec<_>>();
         let usual = all(&self.listen).into_iter().map(|address| (address, false));
         usual.chain(all(&self.plain).into_iter().map(|address| (address, true)))
     }
 
-    /// Another than the cache's of this machine, which one process at a time can have.
+    /// The folder of the store. It is not that of this machine's own cache, which only one process at a time can use.
     pub fn store(&self) -> Result<PathBuf, &'static str> {
         let set = |name| {
             std::env::var_os(name)
@@ -160,7 +160,7 @@ impl Options {
         store.ok_or("there is no place for a store: set --store")
     }
 
-    /// The other half of the processors is busy with the network, or with who asks from this machine.
+    /// By default half of the processors. The others are busy with the network, or with clients on this machine.
     pub fn workers(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         self.workers.unwrap_or_else(|| (processors() / 2).clamp(1, 8))
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named() {
+    fn a_missing_or_wrong_option_is_named() {
         for (words, error) in [
             (vec![], "--listen is missing"),
             (vec!["--listen", "nowhere"], "write it like 127.0.0.1:7117"),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn options_hold() {
+    fn options_are_read() {
         let words = [
             "--listen",
             "127.0.0.1:0",

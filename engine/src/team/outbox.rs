@@ -1,4 +1,4 @@
-//! What is to be sent: bytes, and contents that become bytes only as the peer takes them.
+//! Output that waits to be sent: bytes, and contents that are read only when the peer takes them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -6,22 +6,22 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::hot::Coded;
 use super::limits::Share;
+use super::memory_cache::Encoded;
 use crate::room::{put_data_head, Coding, Reply};
 
-/// With more than that to be sent nothing more is answered.
+/// With more unsent bytes than this, no further request is answered.
 const CLOGGED: usize = 256 << 10;
-/// Contents become bytes in pieces of this size.
+/// Contents are read in pieces of this size.
 const PIECE: usize = 64 << 10;
-/// What stays allocated when nothing is to be sent.
+/// How many bytes stay allocated when nothing is to be sent.
 const KEPT: usize = 1 << 10;
 
-/// A content, wherever it is.
+/// A content, in memory or in a file.
 #[derive(Debug, Clone)]
 pub enum Body {
-    Memory(Arc<Coded>),
-    /// In memory that all have to share.
+    Memory(Arc<Encoded>),
+    /// In memory that counts against a budget.
     Shared(Coding, Arc<(Vec<u8>, Share)>),
     File(Arc<File>, u64),
 }
@@ -29,7 +29,7 @@ pub enum Body {
 impl Body {
     pub fn length(&self) -> u64 {
         match self {
-            Body::Memory(coded) => coded.bytes.len() as u64,
+            Body::Memory(encoded) => encoded.bytes.len() as u64,
             Body::Shared(_, shared) => shared.0.len() as u64,
             Body::File(_, length) => *length,
         }
@@ -37,7 +37,7 @@ impl Body {
 
     pub fn coding(&self) -> Coding {
         match self {
-            Body::Memory(coded) => coded.coding,
+            Body::Memory(encoded) => encoded.coding,
             Body::Shared(coding, _) => *coding,
             Body::File(..) => Coding::Plain,
         }
@@ -46,7 +46,7 @@ impl Body {
     fn read(&self, at: u64, size: usize, to: &mut Vec<u8>) -> io::Result<()> {
         let slice = |bytes: &[u8], to: &mut Vec<u8>| to.extend_from_slice(&bytes[at as usize..at as usize + size]);
         match self {
-            Body::Memory(coded) => slice(&coded.bytes, to),
+            Body::Memory(encoded) => slice(&encoded.bytes, to),
             Body::Shared(_, shared) => slice(&shared.0, to),
             Body::File(file, _) => {
                 let start = to.len();
@@ -58,7 +58,7 @@ impl Body {
     }
 }
 
-/// How its pieces are wrapped.
+/// How the pieces of a content are framed.
 #[derive(Debug, Clone, Copy)]
 pub enum Wrapping {
     Bare,
@@ -98,19 +98,19 @@ impl Outbox {
         reply.encode(self.bytes());
     }
 
-    /// What is left of a content after `at`.
+    /// Adds a content, from this position on.
     pub fn content(&mut self, body: Body, at: u64, wrapping: Wrapping) {
         let is_short = body.length() - at <= PIECE as u64 && !matches!(body, Body::File(..));
         match (&body, wrapping) {
-            (Body::Memory(coded), Wrapping::Bare) if is_short => {
-                self.bytes().extend_from_slice(&coded.bytes[at as usize..]);
+            (Body::Memory(encoded), Wrapping::Bare) if is_short => {
+                self.bytes().extend_from_slice(&encoded.bytes[at as usize..]);
             }
             _ if at < body.length() => self.parts.push_back(Part::Content { body, at, wrapping }),
             _ => {}
         }
     }
 
-    /// What can be sent now.
+    /// The bytes that can be sent now.
     pub fn unsent(&mut self) -> io::Result<&[u8]> {
         if self.sent == self.bytes.len() {
             self.bytes.clear();
@@ -139,12 +139,9 @@ impl Outbox {
         Ok(&self.bytes[self.sent..])
     }
 
-    pub fn took(&mut self, n: usize) {
+    /// This many of the unsent bytes were sent.
+    pub fn advance(&mut self, n: usize) {
         self.sent += n;
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
-            self.sent = 0;
-        }
     }
 
     /// Gives memory back when nothing is to be sent.
@@ -172,7 +169,7 @@ mod tests {
 
     fn memory(bytes: Vec<u8>) -> Body {
         let coding = Coding::Plain;
-        Body::Memory(Arc::new(Coded { coding, bytes }))
+        Body::Memory(Arc::new(Encoded { coding, bytes }))
     }
 
     fn drain(outbox: &mut Outbox) -> Vec<u8> {
@@ -180,13 +177,13 @@ mod tests {
         while !outbox.is_empty() {
             let n = outbox.unsent().unwrap().len().min(10_001);
             all.extend_from_slice(&outbox.unsent().unwrap()[..n]);
-            outbox.took(n);
+            outbox.advance(n);
         }
         all
     }
 
     #[test]
-    fn what_is_said_first_is_sent_first() {
+    fn output_is_sent_in_order() {
         let long: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
         let mut outbox = Outbox::default();
         outbox.bytes().extend(b"head ");

@@ -1,16 +1,16 @@
-//! The dialect of other `wafd`s: `docs/room.md`.
+//! The dialect of other engines: `docs/room.md`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::dialect::{Step, Talk};
+use super::dialect::{Dialect, Step};
 use super::disk_threads::{Done, Job};
-use super::hot::{Coded, Form};
+use super::memory_cache::{Encoded, Form};
 use super::metrics::{Language, Outcome};
 use super::outbox::{Body, Wrapping};
 use super::shared::{Admission, Exchange};
 use super::upload::Upload;
-use super::value_store::{self, Look, NotStored, Place};
+use super::value_store::{self, Lookup, NamespacedKey, NotStored};
 use crate::bytes::digest::Digest;
 use crate::bytes::fields::Malformed;
 use crate::bytes::frame;
@@ -20,23 +20,23 @@ use crate::room::{
     VERSION,
 };
 
-/// Uploads of one connection at a time.
+/// How many uploads of one connection may be under way.
 const UPLOADS: usize = 64;
-/// Blobs up to this size come in one frame.
+/// Blobs up to this size are sent in one frame.
 const WHOLE: u64 = 64 << 10;
 
 #[derive(Default)]
 pub struct Room {
     is_greeted: bool,
-    uploads: HashMap<u32, Coming>,
-    /// What was asked for and is being answered.
+    uploads: HashMap<u32, Incoming>,
+    /// The request that is being answered.
     work: Option<Work>,
     /// The upload that is being stored.
     storing: Option<(u32, Digest, u64)>,
-    is_waiting: bool,
+    has_job: bool,
 }
 
-struct Coming {
+struct Incoming {
     digest: Digest,
     coding: Coding,
     size: u64,
@@ -52,58 +52,61 @@ struct Find {
     id: u32,
     inline: u32,
     keys: Vec<Digest>,
-    /// The key that is next.
+    /// The position of the next key.
     next: usize,
-    /// Of the key before that.
-    found: VecDeque<(Arc<Coded>, Vec<Digest>)>,
-    /// What came along.
-    given: HashSet<Digest>,
+    /// Entries of the previous key that are not sent yet.
+    found: VecDeque<(Arc<Encoded>, Vec<Digest>)>,
+    /// The blobs that were sent with an entry.
+    sent: HashSet<Digest>,
 }
 
-impl Talk for Room {
+impl Dialect for Room {
     fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
-        if self.is_waiting {
-            return Ok(Step::Held);
+        if self.has_job {
+            return Ok(Step::Waits);
         }
         if let Some(work) = self.work.take() {
-            self.go_on(work, exchange);
-            return Ok(Step::Took(0));
+            match work {
+                Work::Find(find) => self.find(find, exchange),
+                Work::Get { id, left } => self.get(id, left, exchange),
+            }
+            return Ok(Step::Used(0));
         }
         let cap = if self.is_greeted { FRAME_CAP } else { GREETING_CAP };
         let Some(frame) = frame::first(input, cap)? else {
-            return Ok(Step::Wants);
+            return Ok(Step::NeedsInput);
         };
         let took = 4 + frame.len();
         match (Request::decode(frame)?, exchange.admission.clone()) {
             (Request::Hello(hello), None) => Ok(self.greet(&hello, took, exchange)),
             (request, Some(admission)) if self.is_greeted => {
                 self.take(request, &admission, exchange)?;
-                Ok(Step::Took(took))
+                Ok(Step::Used(took))
             }
             _ => Err(Malformed("a greeting comes first and once")),
         }
     }
 
     fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed> {
-        self.is_waiting = false;
+        self.has_job = false;
         match done {
             Done::Opened(body) => {
                 if let Some(Work::Get { id, left }) = &mut self.work {
                     if let Some(digest) = left.pop_front() {
-                        give(*id, &digest, body, exchange);
+                        send_blob(*id, &digest, body, exchange);
                     }
                 }
             }
             Done::Stored(stored) => {
                 if let Some((id, digest, size)) = self.storing.take() {
-                    tell_blob(id, &digest, size, &stored, exchange);
+                    reply_blob(id, &digest, size, &stored, exchange);
                 }
             }
         }
         Ok(())
     }
 
-    fn is_midway(&self) -> bool {
+    fn is_in_request(&self) -> bool {
         !self.uploads.is_empty()
     }
 
@@ -118,7 +121,7 @@ impl Room {
             let words = words.as_bytes();
             exchange.out.reply(&Reply::Refused { why, words });
             *exchange.admission = None;
-            Step::Last(took)
+            Step::Close(took)
         };
         if hello.lowest > VERSION || hello.highest < VERSION {
             return refuse(Refusal::Version, "this server speaks version 1", exchange);
@@ -140,7 +143,7 @@ impl Room {
             largest: exchange.shared.limits.blob,
             name: format!("wafd {ENGINE}").as_bytes(),
         });
-        Step::Took(took)
+        Step::Used(took)
     }
 
     fn take(
@@ -160,7 +163,7 @@ impl Room {
                     keys: keys.iter().map(key).collect(),
                     next: 0,
                     found: VecDeque::new(),
-                    given: HashSet::new(),
+                    sent: HashSet::new(),
                 }));
             }
             Request::Get { id, digests } => {
@@ -181,14 +184,14 @@ impl Room {
                 let stored = match admission.holder.rights.write {
                     false => Err(read_only()),
                     true => {
-                        let place = Place::of("room", &admission.holder.namespace, &key.0);
-                        exchange.shared.values.keep_entry(&place, bytes, &needs)
+                        let key = NamespacedKey::of("room", &admission.holder.namespace, &key.0);
+                        exchange.shared.values.keep_entry(&key, bytes, &needs)
                     }
                 };
                 if stored.is_ok() {
-                    exchange.wrote("entry", &key.to_string(), bytes.len() as u64);
+                    exchange.log_write("entry", &key.to_string(), bytes.len() as u64);
                 }
-                tell(id, &stored, exchange);
+                reply_stored(id, &stored, exchange);
             }
             Request::Ping { id } => exchange.out.reply(&Reply::Pong { id }),
             Request::Abandon { id } => drop(self.uploads.remove(&id)),
@@ -213,82 +216,75 @@ impl Room {
             () => None,
         };
         if let Some(refused) = refused {
-            tell(id, &Err(refused), exchange);
+            reply_stored(id, &Err(refused), exchange);
             return Ok(());
         }
         if exchange.shared.values.store.hold_blob(&begun.digest) {
-            tell(id, &Ok(()), exchange);
+            reply_stored(id, &Ok(()), exchange);
             return Ok(());
         }
         if self.uploads.len() >= UPLOADS {
             return Err(Malformed("too many uploads at a time"));
         }
-        let coming = Coming {
+        let incoming = Incoming {
             digest: begun.digest,
             coding: begun.coding,
             size: begun.size,
-            upload: exchange.shared.dock.begin(),
+            upload: exchange.shared.uploads.begin(),
         };
-        if self.uploads.insert(id, coming).is_some() {
+        if self.uploads.insert(id, incoming).is_some() {
             return Err(Malformed("an upload of this number is under way"));
         }
         self.more(id, begun.first, exchange);
         Ok(())
     }
 
-    /// Of uploads that were answered more may be under way.
+    /// Adds bytes to an upload. If it was already answered, more of it may still come, and is ignored.
     fn more(&mut self, id: u32, bytes: &[u8], exchange: &mut Exchange<'_>) {
-        let Some(coming) = self.uploads.get_mut(&id) else {
+        let Some(incoming) = self.uploads.get_mut(&id) else {
             return;
         };
-        let added = match coming.upload.length + bytes.len() as u64 > coming.size {
+        let added = match incoming.upload.length + bytes.len() as u64 > incoming.size {
             true => Err(NotStored::new(NotKept::Malformed, "more bytes came than were told")),
             false => exchange
                 .shared
-                .dock
-                .add(&mut coming.upload, bytes)
+                .uploads
+                .add(&mut incoming.upload, bytes)
                 .map_err(NotStored::from),
         };
         if added.is_err() {
             self.uploads.remove(&id);
-            tell(id, &added, exchange);
-        } else if coming.upload.length == coming.size {
-            if let Some(coming) = self.uploads.remove(&id) {
-                self.store(id, coming, exchange);
+            reply_stored(id, &added, exchange);
+        } else if incoming.upload.length == incoming.size {
+            if let Some(incoming) = self.uploads.remove(&id) {
+                self.store(id, incoming, exchange);
             }
         }
     }
 
-    fn store(&mut self, id: u32, coming: Coming, exchange: &mut Exchange<'_>) {
-        let (digest, coding, size) = (coming.digest, coming.coding, coming.size);
-        let is_small = coming.upload.is_small();
-        let material = match coming.upload.finish() {
-            Ok(material) => material,
-            Err(error) => return tell(id, &Err(error.into()), exchange),
+    fn store(&mut self, id: u32, incoming: Incoming, exchange: &mut Exchange<'_>) {
+        let (digest, coding, size) = (incoming.digest, incoming.coding, incoming.size);
+        let is_small = incoming.upload.is_small();
+        let content = match incoming.upload.finish() {
+            Ok(content) => content,
+            Err(error) => return reply_stored(id, &Err(error.into()), exchange),
         };
         if is_small {
-            let stored = exchange.shared.values.keep_blob(&digest, coding, material);
-            return tell_blob(id, &digest, size, &stored, exchange);
+            let stored = exchange.shared.values.keep_blob(&digest, coding, content);
+            return reply_blob(id, &digest, size, &stored, exchange);
         }
         self.storing = Some((id, digest, size));
-        self.is_waiting = true;
-        *exchange.job = Some(Job::carry(move |values| {
-            Done::Stored(values.keep_blob(&digest, coding, material))
+        self.has_job = true;
+        *exchange.job = Some(Job::on_disk(move |values| {
+            Done::Stored(values.keep_blob(&digest, coding, content))
         }));
     }
 
-    /// Answers until there is much to send, or something is away.
-    fn go_on(&mut self, work: Work, exchange: &mut Exchange<'_>) {
-        match work {
-            Work::Find(find) => self.find(find, exchange),
-            Work::Get { id, left } => self.get(id, left, exchange),
-        }
-    }
-
+    /// Answers until there is much to send.
     fn find(&mut self, mut find: Find, exchange: &mut Exchange<'_>) {
         while !exchange.out.is_clogged() {
             if let Some((entry, needs)) = find.found.pop_front() {
-                find.tell(&entry, &needs, exchange);
+                find.send(&entry, &needs, exchange);
                 continue;
             }
             let Some(key) = find.keys.get(find.next) else {
@@ -296,97 +292,88 @@ impl Room {
             };
             find.found = exchange.shared.values.entries(key).into();
             find.next += 1;
-            let outcome = if find.found.is_empty() {
-                Outcome::Miss
-            } else {
-                Outcome::Hit
-            };
-            exchange.count(Language::Room, outcome);
+            let is_miss = find.found.is_empty();
+            exchange.count(Language::Room, if is_miss { Outcome::Miss } else { Outcome::Hit });
         }
         self.work = Some(Work::Find(find));
     }
 
+    /// Answers until there is much to send, or a blob must be read from the disk.
     fn get(&mut self, id: u32, mut left: VecDeque<Digest>, exchange: &mut Exchange<'_>) {
         while !exchange.out.is_clogged() {
             let Some(digest) = left.front().copied() else {
                 return exchange.out.reply(&Reply::End { id });
             };
-            let body = match exchange.shared.values.look(&digest, Form::Short) {
-                Look::Missing => None,
-                Look::Here(body) => Some(body),
-                Look::Away => {
-                    self.is_waiting = true;
-                    *exchange.job = Some(Job::carry(move |values| {
-                        Done::Opened(values.load(&digest, Form::Short))
-                    }));
+            let body = match exchange.shared.values.look_up(&digest, Form::Short) {
+                Lookup::Missing => None,
+                Lookup::Found(body) => Some(body),
+                Lookup::OnDisk(job) => {
+                    self.has_job = true;
+                    *exchange.job = Some(job);
                     break;
                 }
             };
             left.pop_front();
-            give(id, &digest, body, exchange);
+            send_blob(id, &digest, body, exchange);
         }
         self.work = Some(Work::Get { id, left });
     }
 }
 
 impl Find {
-    /// An entry, and what may come along.
-    fn tell(&mut self, entry: &Coded, needs: &[Digest], exchange: &mut Exchange<'_>) {
+    /// Sends an entry, with those of its blobs that are small and in memory.
+    fn send(&mut self, entry: &Encoded, needs: &[Digest], exchange: &mut Exchange<'_>) {
         let Some(mut room) = PIECE.checked_sub(entry.bytes.len()) else {
             return;
         };
         let mut along = Vec::new();
         for digest in needs {
             let values = &exchange.shared.values;
-            // The disk holds whole blocks.
+            // Sizes on the disk are rounded up to blocks.
             let is_small = values
                 .store
                 .size_of(digest)
                 .is_some_and(|size| size <= u64::from(self.inline) + 4096);
-            if !is_small || self.given.contains(digest) {
+            if !is_small || self.sent.contains(digest) {
                 continue;
             }
-            if let Look::Here(Body::Memory(coded)) = values.look(digest, Form::Short) {
-                if coded.bytes.len() <= room.min(self.inline as usize) {
-                    room -= coded.bytes.len();
-                    self.given.insert(*digest);
-                    along.push((*digest, coded));
+            if let Lookup::Found(Body::Memory(encoded)) = values.look_up(digest, Form::Short) {
+                if encoded.bytes.len() <= room.min(self.inline as usize) {
+                    room -= encoded.bytes.len();
+                    self.sent.insert(*digest);
+                    along.push((*digest, encoded));
                 }
             }
         }
-        exchange.gave(along.iter().map(|(_, coded)| coded.bytes.len() as u64).sum());
+        exchange.count_sent(along.iter().map(|(_, encoded)| encoded.bytes.len() as u64).sum());
         exchange.out.reply(&Reply::Found {
             id: self.id,
             number: (self.next - 1) as u16,
             entry: &entry.bytes,
-            contents: contents(&along),
+            contents: along.iter().map(content).collect(),
         });
     }
 }
 
-fn contents(along: &[(Digest, Arc<Coded>)]) -> Vec<Content<'_>> {
-    let mut contents = Vec::with_capacity(along.len());
-    for (digest, coded) in along {
-        contents.push(Content {
-            digest: *digest,
-            coding: coded.coding,
-            bytes: &coded.bytes,
-        });
+fn content((digest, encoded): &(Digest, Arc<Encoded>)) -> Content<'_> {
+    Content {
+        digest: *digest,
+        coding: encoded.coding,
+        bytes: &encoded.bytes,
     }
-    contents
 }
 
 fn read_only() -> NotStored {
     NotStored::new(NotKept::ReadOnly, "this token may only read")
 }
 
-fn give(id: u32, digest: &Digest, body: Option<Body>, exchange: &mut Exchange<'_>) {
+fn send_blob(id: u32, digest: &Digest, body: Option<Body>, exchange: &mut Exchange<'_>) {
     let Some(body) = body else {
         exchange.count(Language::Room, Outcome::Miss);
         return exchange.out.reply(&Reply::Missing { id, digest: *digest });
     };
     exchange.count(Language::Room, Outcome::Hit);
-    exchange.gave(body.length());
+    exchange.count_sent(body.length());
     let begun = Begun {
         digest: *digest,
         coding: body.coding(),
@@ -394,8 +381,8 @@ fn give(id: u32, digest: &Digest, body: Option<Body>, exchange: &mut Exchange<'_
         first: &[],
     };
     match &body {
-        Body::Memory(coded) if body.length() <= WHOLE => {
-            let first = &coded.bytes;
+        Body::Memory(encoded) if body.length() <= WHOLE => {
+            let first = &encoded.bytes;
             exchange.out.reply(&Reply::Blob {
                 id,
                 begun: Begun { first, ..begun },
@@ -408,14 +395,14 @@ fn give(id: u32, digest: &Digest, body: Option<Body>, exchange: &mut Exchange<'_
     }
 }
 
-fn tell_blob(id: u32, digest: &Digest, size: u64, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
+fn reply_blob(id: u32, digest: &Digest, size: u64, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
     if stored.is_ok() {
-        exchange.wrote("blob", &digest.to_string(), size);
+        exchange.log_write("blob", &digest.to_string(), size);
     }
-    tell(id, stored, exchange);
+    reply_stored(id, stored, exchange);
 }
 
-fn tell(id: u32, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
+fn reply_stored(id: u32, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
     match stored {
         Ok(()) => {
             exchange.count(Language::Room, Outcome::Stored);

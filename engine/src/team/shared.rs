@@ -1,4 +1,4 @@
-//! What all workers share, and what a dialect sees of it while it answers.
+//! The state that all workers share, and the part of it that a dialect sees while it answers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,48 +8,48 @@ use rustls::ServerConfig;
 
 use super::dialect::Recognize;
 use super::disk_threads::{DiskThreads, Job};
-use super::limits::{Count, Counted, Limits};
-use super::metrics::{add, Doings, Language, Metrics, Outcome, Turned};
+use super::limits::Limits;
+use super::metrics::{add, Language, Metrics, NamespaceCounts, Outcome, Rejection};
 use super::outbox::Outbox;
 use super::tokens::{Holder, Tokens};
-use super::upload::Dock;
+use super::upload::Uploads;
 use super::value_store::ValueStore;
-use super::writes::{DiskWork, Writes};
+use super::writes::{Write, WriteLog};
 use crate::http::asker::Names;
 
 pub struct Shared {
     pub values: Arc<ValueStore>,
     pub disk_threads: DiskThreads,
-    pub dock: Dock,
+    pub uploads: Uploads,
     pub limits: Limits,
     pub metrics: Metrics,
-    pub writes: Option<Writes>,
+    pub writes: Option<WriteLog>,
     tls: RwLock<Option<Arc<ServerConfig>>>,
-    /// The dialects that are spoken here.
+    /// Selects the dialect of a connection.
     pub recognize: Recognize,
-    /// By which HTTP is asked.
+    /// The host names by which HTTP may be requested.
     pub names: Names,
-    /// Nobody needs a token. Once there was one, this never becomes true again.
+    /// No client needs a token. Once there was a token, this never becomes true again.
     is_open: AtomicBool,
-    /// Connections that have shown a token, or need none.
-    pub known: Count,
-    /// Metrics need none, from this machine.
+    /// Each connection that has shown a token, or needs none, holds one reference.
+    authenticated: Arc<()>,
+    /// Clients on this machine need no token for metrics.
     pub are_metrics_open: bool,
     pub is_leaving: AtomicBool,
     tokens: RwLock<Arc<Tokens>>,
 }
 
-/// Who somebody is, as the token has it.
+/// The holder of the token that a connection has shown.
 pub struct Admission {
     pub holder: Holder,
-    pub doings: Arc<Doings>,
-    _counted: Counted,
+    pub counts: Arc<NamespaceCounts>,
+    _authenticated: Arc<()>,
 }
 
-/// What an shared is made of.
-pub struct Rules {
+/// The settings of a server.
+pub struct ServerSettings {
     pub limits: Limits,
-    pub writes: Option<Writes>,
+    pub writes: Option<WriteLog>,
     pub tls: Option<Arc<ServerConfig>>,
     pub are_metrics_open: bool,
     pub tokens: Tokens,
@@ -58,22 +58,27 @@ pub struct Rules {
 }
 
 impl Shared {
-    pub fn new(values: Arc<ValueStore>, disk_threads: DiskThreads, dock: Dock, rules: Rules) -> Shared {
+    pub fn new(
+        values: Arc<ValueStore>,
+        disk_threads: DiskThreads,
+        uploads: Uploads,
+        settings: ServerSettings,
+    ) -> Shared {
         Shared {
             values,
             disk_threads,
-            dock,
-            limits: rules.limits,
+            uploads,
+            limits: settings.limits,
             metrics: Metrics::default(),
-            writes: rules.writes,
-            tls: RwLock::new(rules.tls),
-            recognize: rules.recognize,
-            names: rules.names,
-            is_open: AtomicBool::new(rules.tokens.is_empty()),
-            known: Count::default(),
-            are_metrics_open: rules.are_metrics_open,
+            writes: settings.writes,
+            tls: RwLock::new(settings.tls),
+            recognize: settings.recognize,
+            names: settings.names,
+            is_open: AtomicBool::new(settings.tokens.is_empty()),
+            authenticated: Arc::new(()),
+            are_metrics_open: settings.are_metrics_open,
             is_leaving: AtomicBool::new(false),
-            tokens: RwLock::new(Arc::new(rules.tokens)),
+            tokens: RwLock::new(Arc::new(settings.tokens)),
         }
     }
 
@@ -81,7 +86,7 @@ impl Shared {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Without any token nobody is admitted from now on: who takes out the last one does not mean to admit all.
+    /// Replaces the tokens. Without any token, no client is admitted: removing the last one does not open the server.
     pub fn set_tokens(&self, tokens: Tokens) {
         if !tokens.is_empty() {
             self.close();
@@ -93,26 +98,31 @@ impl Shared {
         self.is_open.load(Ordering::SeqCst)
     }
 
-    /// Everybody needs a token from now on.
+    /// Every client needs a token from now on.
     pub fn close(&self) {
         self.is_open.store(false, Ordering::SeqCst);
     }
 
-    /// So many connections may have shown no token. Where none is wanted, that is true of all.
-    pub fn most_strangers(&self) -> usize {
+    /// How many connections may have shown no token. On an open server, all may.
+    pub fn max_unauthenticated(&self) -> usize {
         match self.is_open() {
             true => self.limits.connections,
-            false => self.limits.strangers(),
+            false => self.limits.max_unauthenticated(),
         }
     }
 
-    /// Connections that have shown no token yet.
-    pub fn strangers(&self) -> usize {
-        let open = self.metrics.open.load(Ordering::Relaxed) as usize;
-        open.saturating_sub(self.known.now())
+    /// How many connections have shown a token, or need none.
+    pub fn authenticated(&self) -> usize {
+        Arc::strong_count(&self.authenticated) - 1
     }
 
-    /// Of connections that come now.
+    /// How many connections have shown no token yet.
+    pub fn unauthenticated(&self) -> usize {
+        let open = self.metrics.open.load(Ordering::Relaxed) as usize;
+        open.saturating_sub(self.authenticated())
+    }
+
+    /// The configuration for new connections.
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -125,34 +135,32 @@ impl Shared {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
-    /// Who shows this token.
+    /// Admits a client that shows this token, if the token is valid.
     pub fn admit(&self, shown: &[u8]) -> Option<Admission> {
         let holder = match self.is_open() {
             true => Holder::anyone(),
             false => self.tokens().holder(shown).cloned()?,
         };
-        let doings = self.metrics.namespace(&holder.namespace);
-        let _counted = self.known.one_more();
         Some(Admission {
+            counts: self.metrics.namespace(&holder.namespace),
             holder,
-            doings,
-            _counted,
+            _authenticated: self.authenticated.clone(),
         })
     }
 
-    /// The token still holds.
+    /// Whether the token is still valid.
     pub fn knows(&self, admission: &Admission) -> bool {
         self.is_open() || self.tokens().holds(&admission.holder)
     }
 }
 
-/// A connection as its dialect sees it.
+/// The view that a dialect has of its connection.
 pub struct Exchange<'a> {
     pub shared: &'a Shared,
     pub peer: SocketAddr,
     pub out: &'a mut Outbox,
     pub admission: &'a mut Option<Arc<Admission>>,
-    /// What is to be carried before this connection goes on.
+    /// The job that must be done before the dialect goes on.
     pub job: &'a mut Option<Job>,
 }
 
@@ -160,23 +168,23 @@ impl Exchange<'_> {
     pub fn count(&self, language: Language, outcome: Outcome) {
         self.shared.metrics.count(language, outcome);
         if let Some(admission) = &*self.admission {
-            admission.doings.count(outcome);
+            admission.counts.count(outcome);
         }
     }
 
-    /// A content of this size is sent.
-    pub fn gave(&self, size: u64) {
+    /// Counts a content of this size that is sent.
+    pub fn count_sent(&self, size: u64) {
         if let Some(admission) = &*self.admission {
-            add(&admission.doings.bytes_out, size);
+            add(&admission.counts.bytes_out, size);
         }
     }
 
-    /// Somebody has written something.
-    pub fn wrote(&self, what: &'static str, key: &str, size: u64) {
+    /// Counts and logs a change by the client.
+    pub fn log_write(&self, what: &'static str, key: &str, size: u64) {
         let Some(admission) = &*self.admission else { return };
-        add(&admission.doings.bytes_in, size);
+        add(&admission.counts.bytes_in, size);
         if let Some(writes) = &self.shared.writes {
-            writes.tell(&DiskWork {
+            writes.append(&Write {
                 name: &admission.holder.name,
                 peer: self.peer,
                 namespace: &admission.holder.namespace,
@@ -187,11 +195,11 @@ impl Exchange<'_> {
         }
     }
 
-    /// Takes whoever shows this token as its holder.
+    /// Identifies the client by the token that it shows.
     pub fn admit(&mut self, shown: &[u8]) -> Option<Arc<Admission>> {
         let admission = self.shared.admit(shown).map(Arc::new);
         if admission.is_none() {
-            self.shared.metrics.turn(Turned::Token);
+            self.shared.metrics.count_rejection(Rejection::Token);
         }
         *self.admission = admission.clone();
         admission

@@ -1,4 +1,4 @@
-//! TLS: certificates from files, and a connection's bytes before and after it.
+//! TLS: the certificates of the server, and a socket with or without encryption.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,43 +10,40 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use super::stamp::Stamp;
+use super::token_file::status_of;
+use crate::facts::status::Status;
 
-/// The most plain bytes that wait to be sent in records.
+/// How many plain bytes may wait to be encrypted.
 const UNSENT: usize = 64 << 10;
 
-/// The files that `wafd serve` is told of: read again whenever one of them has changed, for connections that come then.
+/// The files of `--tls-cert` and related options. If one of them changes, they are read again for new connections.
 #[derive(Debug)]
-pub struct Papers {
-    pub certificates: PathBuf,
-    pub key: PathBuf,
-    /// Who signs the certificates that clients have to show.
-    pub clients: Option<PathBuf>,
-    stamps: Vec<Option<Stamp>>,
+pub struct CertificateFiles {
+    certificates: PathBuf,
+    key: PathBuf,
+    /// The authorities that sign the certificates of clients. Without them, clients need no certificate.
+    clients: Option<PathBuf>,
+    read: Vec<Option<Status>>,
 }
 
-impl Papers {
-    pub fn new(certificates: PathBuf, key: PathBuf, clients: Option<PathBuf>) -> Papers {
-        Papers {
+impl CertificateFiles {
+    pub fn new(certificates: PathBuf, key: PathBuf, clients: Option<PathBuf>) -> CertificateFiles {
+        CertificateFiles {
             certificates,
             key,
             clients,
-            stamps: Vec::new(),
+            read: Vec::new(),
         }
     }
 
-    fn stamps(&self) -> Vec<Option<Stamp>> {
-        let files = [&self.certificates, &self.key].into_iter().chain(&self.clients);
-        files.map(|file| Stamp::at(file)).collect()
-    }
-
-    /// What they say, if it is not what was read last. What is wrong is told once.
+    /// The new configuration, if a file has changed since they were read. An error is returned once.
     pub fn changed(&mut self) -> Option<Result<Arc<ServerConfig>, String>> {
-        let stamps = self.stamps();
-        if stamps == self.stamps {
+        let files = [&self.certificates, &self.key].into_iter().chain(&self.clients);
+        let found: Vec<_> = files.map(|file| status_of(file)).collect();
+        if found == self.read {
             return None;
         }
-        self.stamps = stamps;
+        self.read = found;
         Some(self.config().map(Arc::new))
     }
 
@@ -88,7 +85,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// A connection's socket, bare or below TLS.
+/// The socket of a connection, with or without TLS.
 pub struct Wire {
     pub socket: TcpStream,
     tls: Option<Box<ServerConnection>>,
@@ -114,23 +111,23 @@ impl Wire {
         })
     }
 
-    /// Takes what has come, once; `End` when nothing will come any more.
+    /// Reads once. The result is `End` when nothing more will come.
     pub fn receive(&mut self, to: &mut [u8]) -> io::Result<Received> {
         let Some(tls) = &mut self.tls else {
-            return quiet((&self.socket).read(to)).map(|read| match read {
+            return unless_blocked((&self.socket).read(to)).map(|read| match read {
                 None => Received::Nothing,
                 Some(0) => Received::End,
                 Some(n) => Received::Bytes(n),
             });
         };
         let came = if tls.wants_read() {
-            quiet(tls.read_tls(&mut &self.socket))?
+            unless_blocked(tls.read_tls(&mut &self.socket))?
         } else {
             None
         };
         let processed = tls.process_new_packets().map_err(io::Error::other);
         if processed.is_err() {
-            // Why, for the peer.
+            // Sends the alert that tells the peer the reason.
             let _ = tls.write_tls(&mut &self.socket);
         }
         processed?;
@@ -145,7 +142,7 @@ impl Wire {
         }
     }
 
-    /// More may be here that epoll knows nothing of.
+    /// Whether input was already decrypted, which epoll does not report.
     pub fn holds_more(&mut self) -> bool {
         self.tls.as_mut().is_some_and(|tls| {
             tls.process_new_packets()
@@ -153,21 +150,21 @@ impl Wire {
         })
     }
 
-    /// How many of these bytes were taken.
+    /// Sends bytes, and returns how many were accepted.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else {
-            return quiet((&self.socket).write(bytes)).map(|sent| sent.unwrap_or(0));
+            return unless_blocked((&self.socket).write(bytes)).map(|sent| sent.unwrap_or(0));
         };
         let taken = tls.writer().write(bytes)?;
         self.flush()?;
         Ok(taken)
     }
 
-    /// Sends records that wait.
+    /// Sends records that were already encrypted.
     pub fn flush(&mut self) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {
-                if quiet(tls.write_tls(&mut &self.socket))?.is_none() {
+                if unless_blocked(tls.write_tls(&mut &self.socket))?.is_none() {
                     break;
                 }
             }
@@ -179,7 +176,7 @@ impl Wire {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Says that nothing more will be sent.
+    /// Tells the peer that nothing more will be sent.
     pub fn shut(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
@@ -189,8 +186,8 @@ impl Wire {
     }
 }
 
-/// `None` where it would block.
-fn quiet(result: io::Result<usize>) -> io::Result<Option<usize>> {
+/// `None` if the call would block.
+fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
         other => other.map(Some),

@@ -1,15 +1,15 @@
-//! Who may do what: tokens, each with a name, rights and a namespace.
+//! Tokens, each with a name, rights and a namespace.
 //!
-//! Pure. Of a token only its digest is kept, and whoever shows one learns nothing by the time that a look takes.
+//! Pure. Only the digests of tokens are kept. A lookup takes the same time for each token, so the time reveals nothing.
 
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::bytes::digest::Digest;
 use crate::room::{Rights, MOST_NAME};
 
-/// What begins a digest in the file, as opposed to a token.
+/// The prefix of a digest in the file. A word without it is a token.
 const HASHED: &str = "blake3:";
-/// Shorter ones are guessed.
+/// Shorter tokens could be guessed.
 const SHORTEST: usize = 16;
 
 /// A holder of a token.
@@ -57,7 +57,7 @@ impl Holder {
         })
     }
 
-    /// Anybody, where there are no tokens.
+    /// The holder for all clients of a server without tokens.
     pub fn anyone() -> Holder {
         Holder {
             name: "anyone".to_owned(),
@@ -67,7 +67,7 @@ impl Holder {
         }
     }
 
-    /// A line of the file.
+    /// The holder's line in the file.
     pub fn line(&self) -> String {
         let rights = if self.rights.write { "write" } else { "read" };
         let namespace = if self.namespace.is_empty() {
@@ -80,7 +80,7 @@ impl Holder {
 }
 
 impl Tokens {
-    /// Of a file's text: a line per token, `name read|write namespace token`; `#` begins a remark, `-` is no namespace.
+    /// Parses a file: a line per token, `name read|write namespace token`; `#` begins a comment, `-` is the common namespace.
     pub fn parse(text: &str) -> Result<Tokens, String> {
         let lines = (1..).zip(text.lines().map(str::trim));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -94,7 +94,7 @@ impl Tokens {
         self.holders.push(holder);
     }
 
-    /// Looks at all of them, whichever it is.
+    /// The holder of a token. Compares all tokens, even after a match.
     pub fn holder(&self, shown: &[u8]) -> Option<&Holder> {
         let shown = Digest::of(shown);
         let mut found = None;
@@ -107,7 +107,7 @@ impl Tokens {
         found
     }
 
-    /// Has not been revoked or changed.
+    /// Whether this holder was neither removed nor changed.
     pub fn holds(&self, holder: &Holder) -> bool {
         self.holders.contains(holder)
     }
@@ -134,7 +134,7 @@ fn parse_line(line: &str) -> Result<Holder, String> {
     Holder::new(name, rights, namespace, token)
 }
 
-/// A token that nobody guesses.
+/// A random token.
 pub fn random() -> Result<String, String> {
     let mut bytes = [0u8; Digest::SIZE];
     getrandom::fill(&mut bytes).map_err(|error| format!("draw a token: {error}"))?;
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_token_has_a_holder() {
+    fn only_a_complete_token_has_a_holder() {
         let token = random().unwrap();
         let hashed = Holder::new("ci", WRITE, "team", &token).unwrap();
         let text = format!("# who\n\n{}dev read - {}\n", hashed.line(), "plain".repeat(4));

@@ -1,4 +1,4 @@
-//! What is being sent to us: in memory while it is small and there is memory, then in a file without a name.
+//! Uploads: in memory while they are small and memory is free, then in a file without a name.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -8,12 +8,12 @@ use rustix::fs::{Mode, OFlags};
 
 use super::limits::{Budget, Share};
 
-/// Larger ones are in files, and are stored by disk threads.
+/// Larger uploads are in files, and disk threads store them.
 pub const SMALL: usize = 256 << 10;
 
-/// Where uploads come to.
+/// The memory and the folder for uploads.
 #[derive(Debug)]
-pub struct Dock {
+pub struct Uploads {
     pub folder: PathBuf,
     pub budget: Budget,
 }
@@ -21,28 +21,28 @@ pub struct Dock {
 #[derive(Debug)]
 pub struct Upload {
     share: Share,
-    material: Material,
+    content: Content,
     pub length: u64,
 }
 
 #[derive(Debug)]
-pub enum Material {
+pub enum Content {
     Bytes(Vec<u8>),
     File(File),
 }
 
-impl Dock {
+impl Uploads {
     pub fn begin(&self) -> Upload {
         Upload {
             share: self.budget.share(),
-            material: Material::Bytes(Vec::new()),
+            content: Content::Bytes(Vec::new()),
             length: 0,
         }
     }
 
     pub fn add(&self, upload: &mut Upload, bytes: &[u8]) -> io::Result<()> {
         upload.length += bytes.len() as u64;
-        if let Material::Bytes(kept) = &mut upload.material {
+        if let Content::Bytes(kept) = &mut upload.content {
             let length = kept.len() + bytes.len();
             if length <= SMALL && upload.share.resize(length) {
                 kept.extend_from_slice(bytes);
@@ -50,21 +50,21 @@ impl Dock {
             }
             let mut file = self.file()?;
             file.write_all(kept)?;
-            upload.material = Material::File(file);
+            upload.content = Content::File(file);
             upload.share.resize(0);
         }
-        match &mut upload.material {
-            Material::File(file) => file.write_all(bytes),
-            Material::Bytes(_) => Ok(()),
+        match &mut upload.content {
+            Content::File(file) => file.write_all(bytes),
+            Content::Bytes(_) => Ok(()),
         }
     }
 
-    /// One that nobody finds, and that is gone when nobody has it open.
+    /// A file without a name, which vanishes when it is closed.
     fn file(&self) -> io::Result<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::open(&self.folder, flags, Mode::from_raw_mode(0o600)) {
             Ok(file) => Ok(file.into()),
-            // The file system knows no files without a name.
+            // The file system does not support files without a name.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => self.named_file(),
             Err(error) => Err(error.into()),
         }
@@ -80,17 +80,17 @@ impl Dock {
 }
 
 impl Upload {
-    /// It takes no time worth mentioning to store it.
+    /// Whether it is in memory, so that it is stored quickly.
     pub fn is_small(&self) -> bool {
-        matches!(self.material, Material::Bytes(_))
+        matches!(self.content, Content::Bytes(_))
     }
 
-    /// All of it, from its beginning, with the memory that it has until that is dropped.
-    pub fn finish(mut self) -> io::Result<(Material, Share)> {
-        if let Material::File(file) = &mut self.material {
+    /// The complete content, with its share of the memory budget.
+    pub fn finish(mut self) -> io::Result<(Content, Share)> {
+        if let Content::File(file) = &mut self.content {
             file.rewind()?;
         }
-        Ok((self.material, self.share))
+        Ok((self.content, self.share))
     }
 }
 
@@ -99,18 +99,18 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    fn dock(memory: usize) -> Dock {
-        Dock {
+    fn uploads(memory: usize) -> Uploads {
+        Uploads {
             folder: std::env::temp_dir(),
             budget: Budget::new(memory),
         }
     }
 
-    fn content(upload: Upload) -> (bool, Vec<u8>) {
-        let (material, _share) = upload.finish().unwrap();
-        match material {
-            Material::Bytes(bytes) => (true, bytes),
-            Material::File(mut file) => {
+    fn finish(upload: Upload) -> (bool, Vec<u8>) {
+        let (content, _share) = upload.finish().unwrap();
+        match content {
+            Content::Bytes(bytes) => (true, bytes),
+            Content::File(mut file) => {
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes).unwrap();
                 (false, bytes)
@@ -119,35 +119,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_stays_in_memory_and_gives_it_back() {
-        let dock = dock(10);
-        let mut upload = dock.begin();
-        dock.add(&mut upload, b"12345").unwrap();
-        dock.add(&mut upload, b"67890").unwrap();
-        assert_eq!(dock.budget.left(), 0);
-        assert_eq!(content(upload), (true, b"1234567890".to_vec()));
-        assert_eq!(dock.budget.left(), 10);
+    fn a_small_upload_stays_in_memory_and_gives_it_back() {
+        let uploads = uploads(10);
+        let mut upload = uploads.begin();
+        uploads.add(&mut upload, b"12345").unwrap();
+        uploads.add(&mut upload, b"67890").unwrap();
+        assert_eq!(uploads.budget.left(), 0);
+        assert_eq!(finish(upload), (true, b"1234567890".to_vec()));
+        assert_eq!(uploads.budget.left(), 10);
     }
 
     #[test]
-    fn without_memory_it_goes_to_a_file() {
-        let dock = dock(7);
-        let mut upload = dock.begin();
-        dock.add(&mut upload, b"12345").unwrap();
-        dock.add(&mut upload, b"67890").unwrap();
-        assert_eq!(dock.budget.left(), 7);
+    fn without_memory_an_upload_goes_to_a_file() {
+        let uploads = uploads(7);
+        let mut upload = uploads.begin();
+        uploads.add(&mut upload, b"12345").unwrap();
+        uploads.add(&mut upload, b"67890").unwrap();
+        assert_eq!(uploads.budget.left(), 7);
         assert_eq!(upload.length, 10);
-        assert_eq!(content(upload), (false, b"1234567890".to_vec()));
+        assert_eq!(finish(upload), (false, b"1234567890".to_vec()));
     }
 
     #[test]
-    fn what_is_large_goes_to_a_file() {
-        let dock = dock(2 * SMALL);
-        let mut upload = dock.begin();
-        dock.add(&mut upload, &vec![1; SMALL]).unwrap();
+    fn a_large_upload_goes_to_a_file() {
+        let uploads = uploads(2 * SMALL);
+        let mut upload = uploads.begin();
+        uploads.add(&mut upload, &vec![1; SMALL]).unwrap();
         assert!(upload.is_small());
-        dock.add(&mut upload, b"2").unwrap();
+        uploads.add(&mut upload, b"2").unwrap();
         assert!(!upload.is_small());
-        assert_eq!(content(upload).1.len(), SMALL + 1);
+        assert_eq!(finish(upload).1.len(), SMALL + 1);
     }
 }

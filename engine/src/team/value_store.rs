@@ -1,52 +1,53 @@
-//! The store behind all dialects, and the memory before it.
+//! The store that all dialects use, and its cache in memory.
 //!
-//! What it gives was held against its digest, when it came from the disk or from whoever sent it. Knows namespaces only as a
-//! part of keys: contents are known by their digests alone.
+//! Each content was checked against its digest, when it was read from the disk or uploaded. A namespace is only a part of
+//! keys; contents are known by their digests alone.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::disk_threads::{Done, Job};
-use super::hot::{Coded, Form, Hot};
-use super::limits::{Budget, Share as Taken};
+use super::limits::{Budget, Share as MemoryShare};
+use super::memory_cache::{Encoded, Form, MemoryCache};
 use super::outbox::Body;
-use super::upload::{Material, SMALL};
+use super::upload::{Content, SMALL};
 use crate::bytes::digest::Digest;
 use crate::cache::store::{unpack, Blob, Compression, Draft, EntryRef, Parcel, Share, Store};
 use crate::room::{Coding, NotKept};
 
-/// The bytes of an entry that only names a blob, and that every entry needs: with the namespace, whose they are.
+/// Every entry refers to a blob with this text and the namespace, by which quotas are counted. It is also the content of an
+/// entry that only names a blob.
 const VALUE: &str = "a value of wafd serve\n";
-/// Packed, this much is as much as can be taken into memory.
+/// The largest packed blob, because it is unpacked in memory.
 const MOST_PACKED: u64 = 64 << 20;
 
 pub struct ValueStore {
     pub store: Store,
-    pub hot: Hot,
-    /// Memory of large contents that are being sent.
+    pub cache: MemoryCache,
+    /// The memory for large contents that are being sent.
     pub downloads: Budget,
-    /// The namespaces that have one.
+    /// The namespaces that have a quota.
     pub quotas: Vec<String>,
 }
 
-/// Where something is kept: what its name means, and whose it is.
+/// A name in a namespace.
 #[derive(Debug, Clone)]
-pub struct Place {
-    pub key: Digest,
+pub struct NamespacedKey {
+    pub digest: Digest,
     mark: String,
 }
 
-impl Place {
-    pub fn of(kind: &str, namespace: &str, name: &[u8]) -> Place {
-        let (key, mark) = (key(kind, namespace, name), mark(namespace));
-        Place { key, mark }
+impl NamespacedKey {
+    pub fn of(kind: &str, namespace: &str, name: &[u8]) -> NamespacedKey {
+        let (digest, mark) = (key(kind, namespace, name), mark(namespace));
+        NamespacedKey { digest, mark }
     }
 
-    /// Where its name stands for this content.
+    /// The entry that gives this name to a content.
     fn draft<'a>(&'a self, content: Digest, parcels: Vec<Parcel<'a>>) -> Draft<'a> {
         Draft {
-            key: self.key,
+            key: self.digest,
             bytes: self.mark.as_bytes(),
             needs: vec![content],
             parcels,
@@ -54,25 +55,24 @@ impl Place {
     }
 }
 
-/// A value in memory, and where it is to be kept.
+/// A value in memory that is to be stored.
 pub struct Value {
-    pub place: Place,
+    pub key: NamespacedKey,
     pub bytes: Vec<u8>,
-    /// Of the memory for what comes in, until it is stored.
-    pub _share: Option<Taken>,
+    /// Its share of the memory for uploads.
+    pub _share: Option<MemoryShare>,
 }
 
 fn mark(namespace: &str) -> String {
     format!("{VALUE}{namespace}")
 }
 
-/// Where a content is.
-#[derive(Debug)]
-pub enum Look {
+/// The result of a lookup.
+pub enum Lookup {
     Missing,
-    Here(Body),
-    /// On the disk, and large.
-    Away,
+    Found(Body),
+    /// The content is large, and this job must read it from the disk.
+    OnDisk(Job),
 }
 
 /// Why something was not stored.
@@ -102,7 +102,7 @@ impl From<io::Error> for NotStored {
     }
 }
 
-/// What a name means in a namespace, in one kind of names.
+/// The key of a name in a namespace, for one kind of names.
 pub fn key(kind: &str, namespace: &str, name: &[u8]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     for part in [kind.as_bytes(), namespace.as_bytes(), name] {
@@ -112,61 +112,62 @@ pub fn key(kind: &str, namespace: &str, name: &[u8]) -> Digest {
     Digest(*hasher.finalize().as_bytes())
 }
 
-/// Keeps what was sent, in memory or in a file, as what this place's name stands for.
-pub fn keeping(place: Place, content: (Material, Taken)) -> Job {
+/// The job of storing an uploaded value under this key.
+pub fn store_job(key: NamespacedKey, content: (Content, MemoryShare)) -> Job {
     match content {
-        (Material::Bytes(bytes), share) => Job::Keep(Value {
-            place,
+        (Content::Bytes(bytes), share) => Job::Store(Value {
+            key,
             bytes,
             _share: Some(share),
         }),
-        (Material::File(file), _) => Job::carry(move |values| Done::Stored(values.keep_file(&place, &file))),
+        (Content::File(file), _) => Job::on_disk(move |values| Done::Stored(values.keep_file(&key, &file))),
     }
 }
 
 impl ValueStore {
-    /// A content, unless it takes a while to get it.
-    pub fn look(&self, digest: &Digest, form: Form) -> Look {
-        if let Some(coded) = self.hot.get(digest, form) {
-            return Look::Here(Body::Memory(coded));
+    /// Gets a content, unless that is slow.
+    pub fn look_up(&self, digest: &Digest, form: Form) -> Lookup {
+        if let Some(encoded) = self.cache.get(digest, form) {
+            return Lookup::Found(Body::Memory(encoded));
         }
-        match self.store.size_of(digest) {
-            None => Look::Missing,
-            Some(size) if size > SMALL as u64 => Look::Away,
-            Some(_) => self.load(digest, form).map_or(Look::Missing, Look::Here),
+        let digest = *digest;
+        match self.store.size_of(&digest) {
+            None => Lookup::Missing,
+            Some(size) if size > SMALL as u64 => {
+                Lookup::OnDisk(Job::on_disk(move |values| Done::Opened(values.load(&digest, form))))
+            }
+            Some(_) => self.load(&digest, form).map_or(Lookup::Missing, Lookup::Found),
         }
     }
 
-    /// A content from the disk.
+    /// The same for the content that a key names.
+    pub fn look_up_value(&self, key: &Digest) -> Lookup {
+        let digest = self.value(key);
+        digest.map_or(Lookup::Missing, |digest| self.look_up(&digest, Form::Plain))
+    }
+
+    /// Reads a content from the disk.
     pub fn load(&self, digest: &Digest, form: Form) -> Option<Body> {
         let bytes = match self.store.open_blob(digest)? {
             Blob::Large { file, length } => return Some(Body::File(Arc::new(file), length)),
             Blob::Plain { file, bytes } if bytes.len() > SMALL => {
                 return Some(Body::File(Arc::new(file), bytes.len() as u64));
             }
-            Blob::Plain { bytes, .. } => return Some(self.heat(digest, form, Coding::Plain, bytes)),
+            Blob::Plain { bytes, .. } => {
+                return Some(Body::Memory(self.keep_in_memory(digest, form, Coding::Plain, bytes)))
+            }
             Blob::Bytes(bytes) => bytes,
         };
         let packed = match form {
             Form::Short => Compression::Auto.pack(&bytes),
             Form::Plain => None,
         };
-        if let Some(packed) = packed {
-            return self.offer(digest, form, Coding::Zstd, packed);
-        }
-        self.offer(digest, form, Coding::Plain, bytes)
-    }
-
-    fn heat(&self, digest: &Digest, form: Form, coding: Coding, mut bytes: Vec<u8>) -> Body {
-        bytes.shrink_to_fit();
-        let coded = Arc::new(Coded { coding, bytes });
-        self.hot.put(digest, form, &coded);
-        Body::Memory(coded)
-    }
-
-    fn offer(&self, digest: &Digest, form: Form, coding: Coding, bytes: Vec<u8>) -> Option<Body> {
+        let (coding, bytes) = match packed {
+            Some(packed) => (Coding::Zstd, packed),
+            None => (Coding::Plain, bytes),
+        };
         if bytes.len() <= SMALL {
-            return Some(self.heat(digest, form, coding, bytes));
+            return Some(Body::Memory(self.keep_in_memory(digest, form, coding, bytes)));
         }
         let mut share = self.downloads.share();
         share
@@ -174,38 +175,43 @@ impl ValueStore {
             .then(|| Body::Shared(coding, Arc::new((bytes, share))))
     }
 
-    /// Entries of a key with the blobs that each needs, the one that was used last first.
-    pub fn entries(&self, key: &Digest) -> Vec<(Arc<Coded>, Vec<Digest>)> {
+    fn keep_in_memory(&self, digest: &Digest, form: Form, coding: Coding, mut bytes: Vec<u8>) -> Arc<Encoded> {
+        bytes.shrink_to_fit();
+        let encoded = Arc::new(Encoded { coding, bytes });
+        self.cache.put(digest, form, &encoded);
+        encoded
+    }
+
+    /// The entries of a key, each with the blobs that it needs. The most recently used entry comes first.
+    pub fn entries(&self, key: &Digest) -> Vec<(Arc<Encoded>, Vec<Digest>)> {
         let found = self.store.find(key);
-        // In this order, so that they stay in it.
+        // From the last to the first, so that their order does not change.
         found.iter().rev().for_each(|entry| self.store.touch(entry));
         found.iter().filter_map(|entry| self.entry(entry)).collect()
     }
 
-    fn entry(&self, entry: &EntryRef) -> Option<(Arc<Coded>, Vec<Digest>)> {
+    fn entry(&self, entry: &EntryRef) -> Option<(Arc<Encoded>, Vec<Digest>)> {
         let mut blobs = self.store.blobs_of(entry)?;
         let body = blobs.remove(0);
-        // Nobody has asked for what tells whose it is.
+        // The blob that marks the namespace was not requested.
         blobs.pop();
-        if let Some(coded) = self.hot.get(&body, Form::Plain) {
-            return Some((coded, blobs));
+        if let Some(encoded) = self.cache.get(&body, Form::Plain) {
+            return Some((encoded, blobs));
         }
-        let (coding, bytes) = (Coding::Plain, self.store.read(entry)?);
-        let coded = Arc::new(Coded { coding, bytes });
-        self.hot.put(&body, Form::Plain, &coded);
-        Some((coded, blobs))
+        let bytes = self.store.read(entry)?;
+        Some((self.keep_in_memory(&body, Form::Plain, Coding::Plain, bytes), blobs))
     }
 
-    pub fn keep_entry(&self, place: &Place, bytes: &[u8], needs: &[Digest]) -> Result<(), NotStored> {
-        let mark = Parcel::of(place.mark.as_bytes());
+    pub fn keep_entry(&self, key: &NamespacedKey, bytes: &[u8], needs: &[Digest]) -> Result<(), NotStored> {
+        let mark = Parcel::of(key.mark.as_bytes());
         let sizes = needs.iter().filter_map(|digest| self.store.size_of(digest));
         self.check_quota(&mark.digest, bytes.len() as u64 + sizes.sum::<u64>())?;
         let needs = [needs, &[mark.digest]].concat();
-        self.store.put_entry_with(&place.key, bytes, &needs, vec![mark])?;
+        self.store.put_entry_with(&key.digest, bytes, &needs, vec![mark])?;
         Ok(())
     }
 
-    /// The entries of a namespace hold no more than that together.
+    /// Limits the total size of the entries of a namespace.
     pub fn set_quota(&self, namespace: &str, most: u64) {
         self.store.set_share(&Digest::of(mark(namespace).as_bytes()), most);
     }
@@ -214,7 +220,7 @@ impl ValueStore {
         self.store.share_of(&Digest::of(mark(namespace).as_bytes()))
     }
 
-    /// All else would be evicted for it, and then itself.
+    /// A value above the quota would evict all others of its namespace, and then itself.
     fn check_quota(&self, mark: &Digest, size: u64) -> Result<(), NotStored> {
         match self.store.share_of(mark) {
             Some(share) if size > share.most => {
@@ -225,23 +231,27 @@ impl ValueStore {
         }
     }
 
-    /// A blob that somebody says has this digest.
-    pub fn keep_blob(&self, digest: &Digest, coding: Coding, material: (Material, Taken)) -> Result<(), NotStored> {
-        let (material, _share) = material;
+    /// Stores a blob, after checking that it has this digest.
+    pub fn keep_blob(
+        &self,
+        digest: &Digest,
+        coding: Coding,
+        (uploaded, _share): (Content, MemoryShare),
+    ) -> Result<(), NotStored> {
         let (content, packed) = match coding {
-            Coding::Plain => (material, None),
+            Coding::Plain => (uploaded, None),
             Coding::Zstd => {
-                let packed = all(material)?;
+                let packed = read_all(uploaded)?;
                 let unpacked = unpack(&packed);
                 let bytes = unpacked.ok_or_else(|| NotStored::new(NotKept::Malformed, "it cannot be unpacked"))?;
-                (Material::Bytes(bytes), Some(packed))
+                (Content::Bytes(bytes), Some(packed))
             }
         };
         let bytes = match content {
-            Material::Bytes(bytes) => {
+            Content::Bytes(bytes) => {
                 let parcel = Parcel::of(&bytes);
                 check(&parcel.digest, digest)?;
-                // As it came: whoever sent it has thought of what is shortest.
+                // In the form in which it came: the sender has chosen the shortest.
                 let parcel = match &packed {
                     Some(packed) => parcel.packed(packed),
                     None => parcel.bare(),
@@ -249,24 +259,24 @@ impl ValueStore {
                 self.store.put_blobs(&[parcel])?;
                 Some(bytes)
             }
-            Material::File(file) => {
+            Content::File(file) => {
                 check(&digest_of(&file)?, digest)?;
                 self.store.put_file(&file)?;
                 None
             }
         };
         if let Some(bytes) = packed.or(bytes).filter(|bytes| bytes.len() <= SMALL) {
-            self.heat(digest, Form::Short, coding, bytes);
+            self.keep_in_memory(digest, Form::Short, coding, bytes);
         }
         Ok(())
     }
 
-    /// What names stand for from now on, for values that are in memory. What became of each, in their order.
+    /// Stores values that are in memory under their keys. Returns the result of each, in the same order.
     ///
-    /// They are stored as they are: to pack them would take longer than all else, and ccache and sccache have packed theirs.
+    /// They are not packed: that would take longer than all else, and ccache and sccache have already packed their values.
     pub fn keep_values(&self, values: Vec<Value>) -> Vec<Result<(), NotStored>> {
         let check = |value: &Value| {
-            let mark = Digest::of(value.place.mark.as_bytes());
+            let mark = Digest::of(value.key.mark.as_bytes());
             self.check_quota(&mark, value.bytes.len() as u64)
         };
         let mut done: Vec<_> = values.iter().map(check).collect();
@@ -276,7 +286,7 @@ impl ValueStore {
             .iter()
             .zip(values.iter().zip(parcels))
             .filter(|(done, _)| done.is_ok());
-        let drafts = allowed.map(|(_, (value, parcel))| value.place.draft(parcel.digest, vec![parcel]));
+        let drafts = allowed.map(|(_, (value, parcel))| value.key.draft(parcel.digest, vec![parcel]));
         let stored = self.store.put_only_entries(&drafts.collect::<Vec<_>>());
         let allowed = done.iter_mut().filter(|done| done.is_ok());
         allowed
@@ -285,33 +295,33 @@ impl ValueStore {
         for (done, (value, digest)) in done.iter().zip(values.into_iter().zip(digests)) {
             if done.is_ok() {
                 let (coding, bytes) = (Coding::Plain, value.bytes);
-                self.hot
-                    .welcome(&digest, Form::Plain, &Arc::new(Coded { coding, bytes }));
+                let encoded = Arc::new(Encoded { coding, bytes });
+                self.cache.put_unrequested(&digest, Form::Plain, &encoded);
             }
         }
         done
     }
 
-    /// What a name stands for from now on, when it is too large for memory.
-    pub fn keep_file(&self, place: &Place, file: &File) -> Result<(), NotStored> {
-        self.check_quota(&Digest::of(place.mark.as_bytes()), file.metadata()?.len())?;
+    /// Stores a value that is in a file.
+    pub fn keep_file(&self, key: &NamespacedKey, file: &File) -> Result<(), NotStored> {
+        self.check_quota(&Digest::of(key.mark.as_bytes()), file.metadata()?.len())?;
         let digest = self.store.put_file(file)?;
-        let stored = self.store.put_only_entries(&[place.draft(digest, Vec::new())]);
+        let stored = self.store.put_only_entries(&[key.draft(digest, Vec::new())]);
         Ok(stored.into_iter().try_for_each(|stored| stored.map(drop))?)
     }
 
-    /// The content that a name stands for.
+    /// The digest of the content that a key names.
     pub fn value(&self, key: &Digest) -> Option<Digest> {
         loop {
             let found = self.store.find(key);
             if found.is_empty() {
                 return None;
             }
-            // One that was just replaced is gone, and another is there.
+            // If another thread has just replaced the entry, the next round finds the new one.
             for entry in found {
                 if let Some(blobs) = self.store.blobs_of(&entry) {
                     self.store.touch(&entry);
-                    // It may be the same as what tells whose it is.
+                    // It is the last one even if it has the same digest as the mark of the namespace.
                     return blobs.last().copied();
                 }
             }
@@ -332,10 +342,10 @@ fn check(found: &Digest, told: &Digest) -> Result<(), NotStored> {
     }
 }
 
-fn all(material: Material) -> Result<Vec<u8>, NotStored> {
-    match material {
-        Material::Bytes(bytes) => Ok(bytes),
-        Material::File(file) => {
+fn read_all(content: Content) -> Result<Vec<u8>, NotStored> {
+    match content {
+        Content::Bytes(bytes) => Ok(bytes),
+        Content::File(file) => {
             if file.metadata()?.len() > MOST_PACKED {
                 return Err(NotStored::new(NotKept::TooLarge, "64 MiB is the most of a packed blob"));
             }
@@ -346,7 +356,7 @@ fn all(material: Material) -> Result<Vec<u8>, NotStored> {
     }
 }
 
-/// Of the whole file, which is at its beginning again afterwards.
+/// The digest of the whole file. Afterwards the file is at its beginning again.
 fn digest_of(mut file: &File) -> io::Result<Digest> {
     let digest = Digest::of_file(file)?;
     io::Seek::rewind(&mut file)?;
@@ -355,7 +365,6 @@ fn digest_of(mut file: &File) -> io::Result<Digest> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hot::Hot;
     use super::*;
     use crate::cache::store::Settings;
     use std::path::PathBuf;
@@ -377,64 +386,64 @@ mod tests {
         };
         let values = ValueStore {
             store: Store::open(&folder.0, settings).unwrap(),
-            hot: Hot::new(1 << 20),
+            cache: MemoryCache::new(1 << 20),
             downloads: Budget::new(1 << 20),
             quotas: Vec::new(),
         };
         (folder, values)
     }
 
-    fn keep(values: &ValueStore, place: &Place, bytes: &[u8]) -> Result<(), NotStored> {
+    fn keep(values: &ValueStore, key: &NamespacedKey, bytes: &[u8]) -> Result<(), NotStored> {
         let value = Value {
-            place: place.clone(),
+            key: key.clone(),
             bytes: bytes.to_vec(),
             _share: None,
         };
         values.keep_values(vec![value]).remove(0)
     }
 
-    fn material(bytes: &[u8]) -> (Material, Taken) {
-        (Material::Bytes(bytes.to_vec()), Budget::new(0).share())
+    fn content(bytes: &[u8]) -> (Content, MemoryShare) {
+        (Content::Bytes(bytes.to_vec()), Budget::new(0).share())
     }
 
     #[test]
     fn a_value_that_many_replace_is_never_gone() {
         let (_folder, values) = values("turns");
-        let place = Place::of("http", "", b"/x");
-        keep(&values, &place, b"the first").unwrap();
+        let key = NamespacedKey::of("http", "", b"/x");
+        keep(&values, &key, b"the first").unwrap();
         thread::scope(|scope| {
             for number in 0..4u8 {
-                let (values, place) = (&values, &place);
+                let (values, key) = (&values, &key);
                 scope.spawn(move || {
                     for round in 0..50 {
-                        keep(values, place, &[number, round]).unwrap();
-                        assert!(values.value(&place.key).is_some());
+                        keep(values, key, &[number, round]).unwrap();
+                        assert!(values.value(&key.digest).is_some());
                     }
                 });
             }
         });
-        assert_eq!(values.store.find(&place.key).len(), 1);
+        assert_eq!(values.store.find(&key.digest).len(), 1);
     }
 
     #[test]
-    fn a_value_may_be_the_same_as_what_tells_whose_it_is() {
+    fn a_value_may_be_the_same_as_the_mark_of_its_namespace() {
         let (_folder, values) = values("mark");
-        let place = Place::of("http", "team", b"/x");
-        keep(&values, &place, place.mark.as_bytes()).unwrap();
-        assert_eq!(values.value(&place.key), Some(Digest::of(place.mark.as_bytes())));
+        let key = NamespacedKey::of("http", "team", b"/x");
+        keep(&values, &key, key.mark.as_bytes()).unwrap();
+        assert_eq!(values.value(&key.digest), Some(Digest::of(key.mark.as_bytes())));
     }
 
-    /// A lie about a content leaves nothing behind that is found.
+    /// A blob that does not have its digest leaves nothing behind.
     #[test]
-    fn a_blob_has_the_digest_that_was_told() {
+    fn a_blob_must_have_the_given_digest() {
         let (_folder, values) = values("digest");
         let packed = Compression::Auto.pack(&[7; 100_000]).unwrap();
         let digest = Digest::of(&[7; 100_000]);
-        let lie = values.keep_blob(&Digest::of(b"other"), Coding::Zstd, material(&packed));
+        let lie = values.keep_blob(&Digest::of(b"other"), Coding::Zstd, content(&packed));
         assert_eq!(lie.unwrap_err().why, NotKept::Digest);
         assert!(!values.store.has_blob(&Digest::of(b"other")));
-        values.keep_blob(&digest, Coding::Zstd, material(&packed)).unwrap();
-        let Look::Here(body) = values.look(&digest, Form::Short) else {
+        values.keep_blob(&digest, Coding::Zstd, content(&packed)).unwrap();
+        let Lookup::Found(body) = values.look_up(&digest, Form::Short) else {
             panic!("it is not at hand");
         };
         assert_eq!((body.coding(), body.length()), (Coding::Zstd, packed.len() as u64));
@@ -446,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_kinds_and_namespaces_are_others() {
+    fn kinds_and_namespaces_of_names_are_distinguished() {
         let names = [
             ("a", "b", "c"),
             ("ab", "", "c"),

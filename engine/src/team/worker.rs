@@ -1,4 +1,4 @@
-//! A thread with connections of its own. Nothing in it waits but `epoll`.
+//! A thread that serves its own connections. Only its `epoll` call blocks.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -13,47 +13,46 @@ use rustix::event::{epoll, Timespec};
 
 use super::connection::{Connection, End};
 use super::disk_threads::{Done, Job};
-use super::mailbox::{Arrival, Letter, Mailbox};
-use super::metrics::{add, Turned};
+use super::mailbox::{Arrival, Mailbox, Message};
+use super::metrics::{add, Rejection};
 use super::shared::Shared;
 use super::value_store::Value;
 use crate::process::fault;
 
 const SCRATCH: usize = 256 << 10;
 const EVENTS: usize = 256;
-/// So many bytes of values are stored at once, or a little more.
+/// Values are stored together as soon as they have more bytes than this.
 const BATCH: usize = 256 << 10;
-/// The number of the mailbox's bell.
-const BELL: u64 = u64::MAX;
+/// The event of the mailbox.
+const MAILBOX: u64 = u64::MAX;
 const TICK: Duration = Duration::from_secs(1);
-/// Where the next request came so soon, a worker looks for the one after it so long before it sleeps: to be woken takes as
-/// long as to answer.
-const EAGERNESS: Duration = Duration::from_micros(60);
-/// How often those that wait for memory are looked at: any worker's connections may give some back.
-const FEEDING: Duration = Duration::from_millis(5);
-/// So long may take what is under way when the server leaves.
-const PARTING: Duration = Duration::from_secs(10);
+/// If a request came this soon after the previous one, the worker polls this long for the next one before it sleeps. To be
+/// woken would take as long as to answer.
+const POLL_TIME: Duration = Duration::from_micros(60);
+/// How often connections that wait for memory try again. The connections of any worker may give some back.
+const MEMORY_RETRY: Duration = Duration::from_millis(5);
+/// How long requests that are under way may take when the server ends.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct Worker {
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     epoll: OwnedFd,
     connections: FxHashMap<u64, Connection>,
-    /// Those that have shown no token, in the order in which they came.
-    strangers: BTreeSet<u64>,
-    /// Those that wait for memory, in the order in which they came.
-    starving: VecDeque<u64>,
+    /// The connections that have shown no token, in the order in which they came.
+    unauthenticated: BTreeSet<u64>,
+    /// The connections that wait for memory, in the order in which they came.
+    awaiting_memory: VecDeque<u64>,
     keys: u64,
     scratch: Vec<u8>,
-    /// What is to be stored at once.
     batch: Batch,
-    is_eager: bool,
+    is_polling: bool,
     ticked: Instant,
-    /// It leaves, at last at this time.
+    /// The server ends. This worker ends at this time at the latest.
     leaves: Option<Instant>,
 }
 
-/// Values that came at the same time, and whose they are.
+/// Values that are stored together, and the connections that wait for that.
 #[derive(Default)]
 struct Batch {
     connections: Vec<u64>,
@@ -72,31 +71,31 @@ impl Batch {
 impl Worker {
     pub fn new(shared: &Arc<Shared>, mailbox: &Arc<Mailbox>) -> io::Result<Worker> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = epoll::EventData::new_u64(BELL);
-        epoll::add(&epoll, &mailbox.bell, bell, epoll::EventFlags::IN)?;
+        let event = epoll::EventData::new_u64(MAILBOX);
+        epoll::add(&epoll, &mailbox.bell, event, epoll::EventFlags::IN)?;
         Ok(Worker {
             shared: shared.clone(),
             mailbox: mailbox.clone(),
             epoll,
             connections: HashMap::default(),
-            strangers: BTreeSet::new(),
-            starving: VecDeque::new(),
+            unauthenticated: BTreeSet::new(),
+            awaiting_memory: VecDeque::new(),
             keys: 0,
             scratch: vec![0; SCRATCH],
             batch: Batch::default(),
-            is_eager: false,
+            is_polling: false,
             ticked: Instant::now(),
             leaves: None,
         })
     }
 
-    /// Serves until it is told to leave and nothing is under way.
+    /// Serves until the server ends and no request is under way.
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         while !self.is_done() {
             let mut wait = TICK.saturating_sub(self.ticked.elapsed());
-            if !self.starving.is_empty() {
-                wait = wait.min(FEEDING);
+            if !self.awaiting_memory.is_empty() {
+                wait = wait.min(MEMORY_RETRY);
             }
             if !self.batch.values.is_empty() {
                 wait = Duration::ZERO;
@@ -105,33 +104,33 @@ impl Worker {
                 Ok(()) => events.drain(..).for_each(|event| {
                     self.take(event);
                     if self.batch.size > BATCH {
-                        self.keep();
+                        self.store_batch();
                     }
                 }),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return warn!("wait for connections: {error}"),
             }
-            self.feed();
-            self.keep();
+            self.retry_memory();
+            self.store_batch();
             if self.ticked.elapsed() >= TICK {
                 self.tick();
             }
         }
     }
 
-    /// Until something happens, or this time is over.
+    /// Waits until something happens, but no longer than this.
     fn wait(&mut self, most: Duration, events: &mut Vec<epoll::Event>) -> rustix::io::Result<()> {
         let began = Instant::now();
-        while self.is_eager {
+        while self.is_polling {
             self.poll(Duration::ZERO, events)?;
             if !events.is_empty() {
                 return Ok(());
             }
-            self.is_eager = began.elapsed() < EAGERNESS.min(most);
+            self.is_polling = began.elapsed() < POLL_TIME.min(most);
             rustix::thread::sched_yield();
         }
         self.poll(most.saturating_sub(began.elapsed()), events)?;
-        self.is_eager = began.elapsed() < EAGERNESS;
+        self.is_polling = began.elapsed() < POLL_TIME;
         Ok(())
     }
 
@@ -150,9 +149,9 @@ impl Worker {
 
     fn take(&mut self, event: epoll::Event) {
         let (key, flags) = (event.data.u64(), event.flags);
-        if key == BELL {
-            let letters = self.mailbox.take();
-            return letters.into_iter().for_each(|letter| self.open(letter));
+        if key == MAILBOX {
+            let messages = self.mailbox.take();
+            return messages.into_iter().for_each(|message| self.open(message));
         }
         self.with(key, |connection, scratch, shared| {
             let interest = connection.interest;
@@ -170,43 +169,43 @@ impl Worker {
         });
     }
 
-    fn open(&mut self, letter: Letter) {
-        match letter {
-            Letter::Arrived(arrival) => {
+    fn open(&mut self, message: Message) {
+        match message {
+            Message::Arrived(arrival) => {
                 let peer = arrival.peer;
                 if let Err(error) = self.admit(arrival) {
                     self.shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
                     debug!("connection of {peer}: {error}");
                 }
             }
-            Letter::Done(key, done) => self.with(key, |connection, _, shared| connection.done(done, shared)),
-            Letter::Fault(key) => self.drop_connection(key, &End::Fault),
-            Letter::Tokens => self.revoke(),
-            Letter::Leave => {
-                self.leaves = Some(Instant::now() + PARTING);
-                self.part();
+            Message::Done(key, done) => self.with(key, |connection, _, shared| connection.done(done, shared)),
+            Message::Fault(key) => self.drop_connection(key, &End::Fault),
+            Message::Tokens => self.revoke(),
+            Message::Leave => {
+                self.leaves = Some(Instant::now() + LEAVE_TIMEOUT);
+                self.drop_idle();
             }
         }
     }
 
     fn admit(&mut self, arrival: Arrival) -> io::Result<()> {
         let connection = Connection::new(arrival, &self.shared)?;
-        if self.shared.strangers() > self.shared.most_strangers() {
-            // Not the new one: a crowd that shows no tokens would keep out all who have one.
-            if let Some(oldest) = self.strangers.first().copied() {
+        if self.shared.unauthenticated() > self.shared.max_unauthenticated() {
+            // The new connection stays: otherwise many connections without a token would keep out all clients that have one.
+            if let Some(oldest) = self.unauthenticated.first().copied() {
                 let words = "others have come, and it has shown no token";
-                self.drop_connection(oldest, &End::Turned(Turned::Crowded, words));
+                self.drop_connection(oldest, &End::Rejected(Rejection::Crowded, words));
             }
         }
         self.keys += 1;
         let data = epoll::EventData::new_u64(self.keys);
         epoll::add(&self.epoll, connection.socket(), data, epoll::EventFlags::IN)?;
         self.connections.insert(self.keys, connection);
-        self.strangers.insert(self.keys);
+        self.unauthenticated.insert(self.keys);
         Ok(())
     }
 
-    /// Lets a connection do something, and does what follows from that.
+    /// Runs `act` for a connection, and then starts its job, or changes the events that it waits for.
     fn with(&mut self, key: u64, act: impl FnOnce(&mut Connection, &mut [u8], &Shared) -> Result<Option<Job>, End>) {
         let Some(connection) = self.connections.get_mut(&key) else {
             return;
@@ -218,26 +217,26 @@ impl Worker {
             }
             done
         });
-        let is_stranger = connection.admission.is_none();
-        if is_stranger != std::mem::replace(&mut connection.is_stranger, is_stranger) {
-            match is_stranger {
-                true => self.strangers.insert(key),
-                false => self.strangers.remove(&key),
+        let is_unauthenticated = connection.admission.is_none();
+        if is_unauthenticated != std::mem::replace(&mut connection.is_unauthenticated, is_unauthenticated) {
+            match is_unauthenticated {
+                true => self.unauthenticated.insert(key),
+                false => self.unauthenticated.remove(&key),
             };
         }
         match done.unwrap_or(Err(End::Fault)) {
             Ok(job) => {
                 match job {
-                    Some(Job::Carry(disk_work)) => self.shared.disk_threads.carry(disk_work, &self.mailbox, key),
-                    // Soon it goes on; what it waits for stays as it is.
-                    Some(Job::Keep(value)) => return self.batch.push(key, value),
+                    Some(Job::OnDisk(disk_work)) => self.shared.disk_threads.start_job(disk_work, &self.mailbox, key),
+                    // It goes on soon, so its events stay as they are.
+                    Some(Job::Store(value)) => return self.batch.push(key, value),
                     None => {}
                 }
                 if self.leaves.is_some() && connection.is_idle() {
                     return self.drop_connection(key, &End::Gone);
                 }
-                if connection.starves && !self.starving.contains(&key) {
-                    self.starving.push_back(key);
+                if connection.awaits_memory && !self.awaiting_memory.contains(&key) {
+                    self.awaiting_memory.push_back(key);
                 }
                 let wants = (connection.wants_input(&self.shared), connection.wants_output());
                 if wants != connection.interest {
@@ -253,19 +252,24 @@ impl Worker {
         }
     }
 
-    /// One after the other, so that nobody who needs much waits behind those who need little.
-    fn feed(&mut self) {
-        while let Some(key) = self.starving.front().copied() {
-            self.with(key, Connection::feed);
-            if self.connections.get(&key).is_some_and(|connection| connection.starves) {
+    /// Lets connections try again to get memory. They try one after the other, so that a large request is not always overtaken
+    /// by small ones.
+    fn retry_memory(&mut self) {
+        while let Some(key) = self.awaiting_memory.front().copied() {
+            self.with(key, Connection::retry_memory);
+            if self
+                .connections
+                .get(&key)
+                .is_some_and(|connection| connection.awaits_memory)
+            {
                 break;
             }
-            self.starving.pop_front();
+            self.awaiting_memory.pop_front();
         }
     }
 
-    /// Stores what is to be stored, and tells those who wait for it. One may send the next by that.
-    fn keep(&mut self) {
+    /// Stores the batch, and continues the connections that wait for it. This may begin the next batch.
+    fn store_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         if batch.values.is_empty() {
             return;
@@ -285,7 +289,7 @@ impl Worker {
         let Some(connection) = self.connections.remove(&key) else {
             return;
         };
-        self.strangers.remove(&key);
+        self.unauthenticated.remove(&key);
         self.shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
         let peer = connection.peer;
         let dropped = fault::contain(|| drop(connection));
@@ -293,11 +297,11 @@ impl Worker {
             End::Gone => debug!("connection of {peer} has ended"),
             End::Failed(error) => debug!("connection of {peer}: {error}"),
             End::Fault => {
-                self.shared.metrics.turn(Turned::Fault);
+                self.shared.metrics.count_rejection(Rejection::Fault);
                 error!("{peer} met a fault of ours, and its connection ends: please report what is told above");
             }
-            End::Turned(why, words) => {
-                self.shared.metrics.turn(*why);
+            End::Rejected(why, words) => {
+                self.shared.metrics.count_rejection(*why);
                 info!("{peer} is turned away: {words}");
             }
         }
@@ -314,12 +318,12 @@ impl Worker {
             .map(|(key, _)| *key)
             .collect();
         for key in revoked {
-            self.drop_connection(key, &End::Turned(Turned::Revoked, "its token was revoked"));
+            self.drop_connection(key, &End::Rejected(Rejection::Revoked, "its token was revoked"));
         }
     }
 
-    /// Ends what has nothing under way.
-    fn part(&mut self) {
+    /// Ends all idle connections.
+    fn drop_idle(&mut self) {
         let idle = self
             .connections
             .iter_mut()
@@ -339,7 +343,7 @@ impl Worker {
             });
         }
         if self.leaves.is_some() {
-            self.part();
+            self.drop_idle();
         }
     }
 }
@@ -359,13 +363,13 @@ mod tests {
     use crate::bytes::fields::Malformed;
     use crate::cache::store::{Compression, Settings, Store};
     use crate::http::asker::Names;
-    use crate::team::dialect::{self, Spoken, Step, Talk};
+    use crate::team::dialect::{self, BoxedDialect, Dialect, Step};
     use crate::team::disk_threads::DiskThreads;
-    use crate::team::hot::Hot;
     use crate::team::limits::{Budget, Limits};
-    use crate::team::shared::{Exchange, Rules};
+    use crate::team::memory_cache::MemoryCache;
+    use crate::team::shared::{Exchange, ServerSettings};
     use crate::team::tokens::Tokens;
-    use crate::team::upload::Dock;
+    use crate::team::upload::Uploads;
     use crate::team::value_store::ValueStore;
     use std::fs;
     use std::io::{Read, Write};
@@ -373,30 +377,30 @@ mod tests {
     use std::path::PathBuf;
     use std::thread::JoinHandle;
 
-    /// A dialect with a mistake in it, at one of the places where one can be.
+    /// A dialect that panics in one of its functions.
     enum Faulty {
         Answering,
         Carrying,
-        HearingOfIt,
+        TakingResult,
         Dropping,
     }
 
-    impl Talk for Faulty {
+    impl Dialect for Faulty {
         fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
             match self {
                 Faulty::Answering => panic!("a mistake in an answer"),
-                Faulty::Dropping => return Ok(Step::Last(input.len())),
-                Faulty::Carrying => *exchange.job = Some(Job::carry(|_| panic!("a mistake in a job"))),
-                Faulty::HearingOfIt => *exchange.job = Some(Job::carry(|_| Done::Opened(None))),
+                Faulty::Dropping => return Ok(Step::Close(input.len())),
+                Faulty::Carrying => *exchange.job = Some(Job::on_disk(|_| panic!("a mistake in a job"))),
+                Faulty::TakingResult => *exchange.job = Some(Job::on_disk(|_| Done::Opened(None))),
             }
-            Ok(Step::Took(input.len()))
+            Ok(Step::Used(input.len()))
         }
 
         fn done(&mut self, _: Done, _: &mut Exchange<'_>) -> Result<(), Malformed> {
             panic!("a mistake after a job")
         }
 
-        fn is_midway(&self) -> bool {
+        fn is_in_request(&self) -> bool {
             false
         }
     }
@@ -409,20 +413,20 @@ mod tests {
         }
     }
 
-    /// Those of the product, and beside them those that have mistakes.
-    fn recognize(first: &[u8]) -> Result<Option<Spoken>, Malformed> {
+    /// Recognizes faulty dialects besides the usual ones.
+    fn recognize(first: &[u8]) -> Result<Option<BoxedDialect>, Malformed> {
         let faulty = match first {
             b"!answering" => Faulty::Answering,
             b"!carrying" => Faulty::Carrying,
-            b"!hearing" => Faulty::HearingOfIt,
+            b"!hearing" => Faulty::TakingResult,
             b"!dropping" => Faulty::Dropping,
             _ => return dialect::recognize(first),
         };
         Ok(Some(Box::new(faulty)))
     }
 
-    /// A server of one worker, that knows no signals and no tokens.
-    struct Place {
+    /// A server with one worker, without signals and tokens.
+    struct TestServer {
         folder: PathBuf,
         shared: Arc<Shared>,
         mailbox: Arc<Mailbox>,
@@ -430,23 +434,23 @@ mod tests {
         listener: TcpListener,
     }
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TestServer {
+        fn new(name: &str) -> TestServer {
             let folder = std::env::temp_dir().join(format!("worker-{}-{name}", std::process::id()));
             fs::create_dir_all(&folder).unwrap();
             let (max_size, compression) = (1 << 30, Compression::Auto);
             let settings = Settings { max_size, compression };
             let values = Arc::new(ValueStore {
                 store: Store::open(&folder, settings).unwrap(),
-                hot: Hot::new(1 << 20),
+                cache: MemoryCache::new(1 << 20),
                 downloads: Budget::new(1 << 20),
                 quotas: Vec::new(),
             });
-            let dock = Dock {
+            let uploads = Uploads {
                 folder: folder.clone(),
                 budget: Budget::new(1 << 20),
             };
-            let rules = Rules {
+            let settings = ServerSettings {
                 limits: Limits {
                     connections: 40,
                     patience: Duration::from_secs(600),
@@ -464,12 +468,12 @@ mod tests {
             let shared = Arc::new(Shared::new(
                 values.clone(),
                 DiskThreads::start(1, &values).unwrap(),
-                dock,
-                rules,
+                uploads,
+                settings,
             ));
             let mailbox = Arc::new(Mailbox::new().unwrap());
             let worker = Worker::new(&shared, &mailbox).unwrap();
-            Place {
+            TestServer {
                 folder,
                 shared,
                 mailbox,
@@ -483,7 +487,7 @@ mod tests {
             peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let (socket, from) = self.listener.accept().unwrap();
             add(&self.shared.metrics.open, 1);
-            self.mailbox.put(Letter::Arrived(Arrival {
+            self.mailbox.put(Message::Arrived(Arrival {
                 socket,
                 peer: from,
                 is_plain: false,
@@ -492,14 +496,14 @@ mod tests {
         }
 
         fn faults(&self) -> u64 {
-            let status = self.shared.metrics.status(&self.shared.values, &self.shared.dock);
+            let status = self.shared.metrics.status(&self.shared.values, &self.shared.uploads);
             status["turned_away_total"]["why=fault"].as_u64().unwrap()
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestServer {
         fn drop(&mut self) {
-            self.mailbox.put(Letter::Leave);
+            self.mailbox.put(Message::Leave);
             let ended = self.thread.take().map(JoinHandle::join);
             let _ = fs::remove_dir_all(&self.folder);
             if !std::thread::panicking() {
@@ -517,20 +521,20 @@ mod tests {
 
     #[test]
     fn a_panic_in_one_connection_ends_that_one_only() {
-        let place = Place::new("fault");
-        let neighbour = place.peer();
+        let server = TestServer::new("fault");
+        let neighbour = server.peer();
         ping(&neighbour);
         let words: [&[u8]; 4] = [b"!answering", b"!carrying", b"!hearing", b"!dropping"];
         for (round, word) in (1..).zip(words) {
-            let mut faulty = place.peer();
+            let mut faulty = server.peer();
             faulty.write_all(word).unwrap();
             let ended = faulty.read(&mut [0; 100]);
             assert!(matches!(ended, Ok(0)) || ended.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset));
             drop(faulty);
             ping(&neighbour);
-            ping(&place.peer());
+            ping(&server.peer());
             let deadline = Instant::now() + Duration::from_secs(30);
-            while place.faults() < round {
+            while server.faults() < round {
                 assert!(
                     Instant::now() < deadline,
                     "{} is not counted",
@@ -539,31 +543,30 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        let is_over = |open: &u64| *open <= 1;
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !is_over(&place.shared.metrics.open.load(Ordering::Relaxed)) {
+        while server.shared.metrics.open.load(Ordering::Relaxed) > 1 {
             assert!(Instant::now() < deadline, "a connection is counted that is not there");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Of 40 connections 10 may be there without a token.
+    /// Of 40 connections, 10 may have shown no token.
     #[test]
-    fn connections_that_show_no_token_make_room_for_others_the_oldest_first() {
-        let place = Place::new("strangers");
-        let known: Vec<_> = (0..5).map(|_| place.peer()).collect();
+    fn above_the_limit_the_oldest_connections_without_a_token_end() {
+        let server = TestServer::new("strangers");
+        let known: Vec<_> = (0..5).map(|_| server.peer()).collect();
         known.iter().for_each(ping);
-        place.shared.close();
-        let mut strangers: Vec<_> = (0..20).map(|_| place.peer()).collect();
-        for old in &mut strangers[..9] {
+        server.shared.close();
+        let mut unauthenticated: Vec<_> = (0..20).map(|_| server.peer()).collect();
+        for old in &mut unauthenticated[..9] {
             assert_eq!(old.read(&mut [0]).unwrap(), 0, "it has to go");
         }
-        for new in &mut strangers[15..] {
+        for new in &mut unauthenticated[15..] {
             new.set_nonblocking(true).unwrap();
             let found = new.read(&mut [0]).map_err(|error| error.kind());
             assert_eq!(found, Err(io::ErrorKind::WouldBlock), "it may stay");
         }
         known.iter().for_each(ping);
-        assert_eq!(place.shared.known.now(), 5);
+        assert_eq!(server.shared.authenticated(), 5);
     }
 }

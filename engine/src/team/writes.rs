@@ -1,7 +1,7 @@
-//! The log of who wrote what: a line of JSON per write, in a file that is put aside when it is full.
+//! The log of `--log-writes`: a line of JSON for each change, in a file that is renamed when it is full.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use std::time::SystemTime;
 use log::warn;
 use serde_json::json;
 
-/// A file that is longer is put aside as `FILE.old`, in the place of the one before it.
+/// A longer file is renamed to `FILE.old`, which replaces the previous one.
 const FULL: u64 = 64 << 20;
 
-/// What somebody wrote.
-pub struct DiskWork<'a> {
+/// A change by a client.
+pub struct Write<'a> {
     pub name: &'a str,
     pub peer: SocketAddr,
     pub namespace: &'a str,
@@ -31,35 +31,35 @@ struct Open {
     has_failed: bool,
 }
 
-pub struct Writes {
+pub struct WriteLog {
     path: PathBuf,
     full: u64,
     open: Mutex<Open>,
 }
 
-impl Writes {
-    pub fn open(path: PathBuf) -> Result<Writes, String> {
+impl WriteLog {
+    pub fn open(path: PathBuf) -> Result<WriteLog, String> {
         let open = open(&path).map_err(|error| format!("log of writes {}: {error}", path.display()))?;
-        Ok(Writes {
+        Ok(WriteLog {
             path,
             full: FULL,
             open: Mutex::new(open),
         })
     }
 
-    /// A write is not refused because it cannot be told of; the log of the server says so once.
-    pub fn tell(&self, disk_work: &DiskWork<'_>) {
+    /// An error does not fail the client's request. The server's own log reports it once.
+    pub fn append(&self, write: &Write<'_>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = self.append(&mut open, line(disk_work).as_bytes());
-        if let Err(error) = &told {
+        let written = self.write(&mut open, line(write).as_bytes());
+        if let Err(error) = &written {
             if !open.has_failed {
                 warn!("log of writes {}: {error}", self.path.display());
             }
         }
-        open.has_failed = told.is_err();
+        open.has_failed = written.is_err();
     }
 
-    fn append(&self, now: &mut Open, line: &[u8]) -> io::Result<()> {
+    fn write(&self, now: &mut Open, line: &[u8]) -> io::Result<()> {
         if now.length >= self.full {
             let mut old = self.path.clone().into_os_string();
             old.push(".old");
@@ -81,16 +81,16 @@ fn open(path: &PathBuf) -> io::Result<Open> {
     })
 }
 
-fn line(disk_work: &DiskWork<'_>) -> String {
+fn line(write: &Write<'_>) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let line = json!({
         "time": since.unwrap_or_default().as_millis() as u64,
-        "who": disk_work.name,
-        "address": disk_work.peer.to_string(),
-        "namespace": disk_work.namespace,
-        "what": disk_work.what,
-        "key": disk_work.key,
-        "size": disk_work.size,
+        "who": write.name,
+        "address": write.peer.to_string(),
+        "namespace": write.namespace,
+        "what": write.what,
+        "key": write.key,
+        "size": write.size,
     });
     format!("{line}\n")
 }
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_log_is_put_aside() {
+    fn a_full_log_is_renamed() {
         let path = std::env::temp_dir().join(format!("writes-{}", std::process::id()));
-        let mut writes = Writes::open(path.clone()).unwrap();
+        let mut writes = WriteLog::open(path.clone()).unwrap();
         writes.full = 1;
         for key in ["one", "two\n"] {
-            writes.tell(&DiskWork {
+            writes.append(&Write {
                 name: "ci",
                 peer: ([127, 0, 0, 1], 7).into(),
                 namespace: "",

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::heartbeat::Heartbeat;
 use super::values::{Name, Values};
-use super::web::{self, authorization, get_each, Web};
+use super::web::{self, authorization, Web};
 use super::{Fault, Shape};
 use crate::cache::lookup::packed::{Garbled, Packer, Unpacker};
 use crate::settings::address::Address;
@@ -73,7 +73,8 @@ impl Values for Bazel {
     }
 
     fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        get_each(names, |name| self.get_one(name, largest, heartbeat))
+        let get = |name| self.get_one(name, largest, heartbeat);
+        names.iter().map(get).collect()
     }
 
     fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {
@@ -149,7 +150,7 @@ mod tests {
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn a_message_is_as_the_protocol_has_it() {
+    fn a_message_is_encoded_as_in_the_protocol() {
         let mut packer = Packer::default();
         put_output(&mut packer, EMPTY, 300);
         let message = packer.finish();
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn other_fields_are_passed_over_and_damage_is_none() {
+    fn other_fields_are_skipped_and_damage_is_refused() {
         let mut packer = Packer::default();
         packer.raw(&[0x20, 7, 0x31, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 1, 9]);
         put_field(&mut packer, STDOUT_RAW, b"bundle");

@@ -50,7 +50,7 @@ impl Heartbeat {
         Duration::from_micros(due.saturating_sub(self.microseconds(now)))
     }
 
-    /// Waits until something comes.
+    /// Allows a wait for the next bytes.
     pub fn listen(&self) -> Duration {
         self.allow(self.limits.silence)
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_over_when_what_was_allowed_is() {
+    fn it_is_over_after_the_allowed_time() {
         let limits = Limits::default();
         let heartbeat = Heartbeat::new(limits);
         let later = |time| Instant::now() + time;

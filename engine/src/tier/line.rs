@@ -35,7 +35,7 @@ struct State {
     waiting: HashMap<u32, VecDeque<Vec<u8>>>,
     last: u32,
     /// Grows with every byte that comes.
-    heard: u64,
+    received: u64,
     /// When it was used last.
     used: Option<Instant>,
     /// It is broken, or not needed any more.
@@ -52,7 +52,7 @@ impl Line {
     /// Over a stream on which both sides have exchanged greetings.
     pub fn start(mut stream: Stream, heartbeat: &Arc<Heartbeat>) -> Result<Arc<Line>, Fault> {
         let failed = |error: io::Error| fault(&error, heartbeat);
-        stream.be_polled().map_err(failed)?;
+        stream.set_nonblocking().map_err(failed)?;
         let line = Arc::new(Line {
             state: Mutex::default(),
             news: Condvar::new(),
@@ -79,7 +79,7 @@ impl Line {
     }
 
     /// Whether it was not used for this time.
-    pub fn has_rested(&self, time: Duration) -> bool {
+    pub fn is_idle_for(&self, time: Duration) -> bool {
         let state = self.state();
         state.waiting.is_empty() && state.used.is_some_and(|used| used.elapsed() > time)
     }
@@ -123,7 +123,7 @@ impl Line {
             if let Err(error) = self.send(stream, &mut outgoing, &mut sent) {
                 return error;
             }
-            match self.hear(stream, &mut inbox, &mut chunk) {
+            match self.receive(stream, &mut inbox, &mut chunk) {
                 Ok(()) => {}
                 Err(error) => return error,
             }
@@ -149,26 +149,26 @@ impl Line {
                 std::mem::swap(outgoing, &mut self.state().outbox);
             }
             if outgoing.is_empty() {
-                return quietly(stream.flush());
+                return unless_blocked(stream.flush());
             }
             match stream.write(&outgoing[*sent..]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(n) => *sent += n,
-                Err(error) => return quietly(Err(error)),
+                Err(error) => return unless_blocked(Err(error)),
             }
         }
     }
 
-    fn hear(&self, stream: &mut Stream, inbox: &mut Inbox, chunk: &mut [u8]) -> io::Result<()> {
+    fn receive(&self, stream: &mut Stream, inbox: &mut Inbox, chunk: &mut [u8]) -> io::Result<()> {
         loop {
             let read = match stream.read(chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(read) => read,
-                Err(error) => return quietly(Err(error)),
+                Err(error) => return unless_blocked(Err(error)),
             };
             inbox.push(&chunk[..read]);
             let mut state = self.state();
-            state.heard += read as u64;
+            state.received += read as u64;
             while let Some(frame) = inbox.take().map_err(io::Error::other)? {
                 let id = frame
                     .get(1..5)
@@ -188,7 +188,7 @@ impl Line {
 }
 
 /// It is no error if this cannot be done now.
-fn quietly(done: io::Result<()>) -> io::Result<()> {
+fn unless_blocked(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
         done => done,
@@ -207,17 +207,17 @@ impl Exchange<'_> {
                 return Err(end.clone());
             }
             let time = heartbeat.listen();
-            let heard = state.heard;
+            let received = state.received;
             if time.is_zero() {
                 return Err(fault(&ErrorKind::TimedOut.into(), heartbeat));
             }
             let (next, waited) = self
                 .line
                 .news
-                .wait_timeout_while(state, time, |state| state.heard == heard && state.end.is_none())
+                .wait_timeout_while(state, time, |state| state.received == received && state.end.is_none())
                 .unwrap_or_else(PoisonError::into_inner);
             state = next;
-            if waited.timed_out() && state.heard == heard {
+            if waited.timed_out() && state.received == received {
                 return Err(fault(&ErrorKind::TimedOut.into(), heartbeat));
             }
         }

@@ -41,7 +41,7 @@ use values::Bundles;
 /// Why a tier gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It is silent; in words, what was waited for.
+    /// It did not answer in time; the text says for what we waited.
     Silent(String),
     /// It answered with an error, or with something invalid.
     Failed(String),
@@ -53,6 +53,11 @@ impl Fault {
     pub fn words(&self) -> &str {
         let (Fault::Silent(words) | Fault::Failed(words) | Fault::Declined(words)) = self;
         words
+    }
+
+    /// The answer is invalid.
+    fn garbled() -> Fault {
+        Fault::Failed("its answer is none".to_owned())
     }
 }
 

@@ -41,6 +41,15 @@ pub struct Post {
     pub waits: Vec<Wait>,
 }
 
+impl Post {
+    /// Gives up the task. Returns the callers that wait for it.
+    pub fn give_up(&mut self) -> Vec<Wait> {
+        self.turn += 1;
+        self.heartbeat.rest();
+        std::mem::take(&mut self.waits)
+    }
+}
+
 pub struct Queue {
     pub finds: VecDeque<Wait>,
     pub fetches: VecDeque<Wait>,
@@ -103,11 +112,7 @@ impl Queue {
     /// All callers that wait. The results of the workers' present tasks are not used any more.
     pub fn give_up(&mut self) -> Vec<Wait> {
         let mut all: Vec<_> = self.fetches.drain(..).chain(self.finds.drain(..)).collect();
-        for post in &mut self.posts {
-            all.append(&mut post.waits);
-            post.turn += 1;
-            post.heartbeat.rest();
-        }
+        self.posts.iter_mut().for_each(|post| all.extend(post.give_up()));
         all
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind, Parser, RedisResult, Value};
+use redis::{Cmd, ErrorKind, Parser, RedisResult, ToRedisArgs, Value};
 use rustls::ClientConfig;
 
 use super::heartbeat::Heartbeat;
@@ -17,7 +17,7 @@ use crate::settings::address::Address;
 /// With the limit of a value, this limits how much memory one answer may take.
 const BATCH: usize = 64;
 /// A connection that was idle for longer may be dead. Finding that out would cost a time-out.
-const REST: Duration = Duration::from_secs(30);
+const MAX_IDLE: Duration = Duration::from_secs(30);
 
 pub struct Redis {
     address: Address,
@@ -75,14 +75,10 @@ impl Redis {
         };
         let mut greetings = Vec::new();
         if let Some(password) = &self.password {
-            let mut cmd = redis::cmd("AUTH");
-            cmd.arg(&self.address.user).arg(password);
-            greetings.push(cmd);
+            greetings.push(command("AUTH", (&self.address.user, password)));
         }
         if !self.address.path.is_empty() {
-            let mut cmd = redis::cmd("SELECT");
-            cmd.arg(&self.address.path);
-            greetings.push(cmd);
+            greetings.push(command("SELECT", &self.address.path));
         }
         connection.ask(&greetings, 0, heartbeat)?;
         Ok(connection)
@@ -90,13 +86,13 @@ impl Redis {
 
     /// The server may have closed an idle connection meanwhile. Then another one is used, once.
     fn ask(&self, cmds: &[Cmd], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Value>, Fault> {
-        let rested = self.idle().pop();
-        let rested = rested.filter(|(since, _)| since.elapsed() < REST);
-        let had_rested = rested.is_some();
-        let connection = rested.map_or_else(|| self.connect(heartbeat), |(_, connection)| Ok(connection))?;
-        let answer = self.ask_by(connection, cmds, largest, heartbeat);
+        let idle = self.idle().pop();
+        let idle = idle.filter(|(since, _)| since.elapsed() < MAX_IDLE);
+        let was_idle = idle.is_some();
+        let connection = idle.map_or_else(|| self.connect(heartbeat), |(_, connection)| Ok(connection))?;
+        let answer = self.ask_over(connection, cmds, largest, heartbeat);
         match answer {
-            Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(heartbeat)?, cmds, largest, heartbeat),
+            Err(Fault::Failed(_)) if was_idle => self.ask_over(self.connect(heartbeat)?, cmds, largest, heartbeat),
             Err(Fault::Silent(_)) => {
                 // The other idle connections may be closed, too.
                 self.idle().clear();
@@ -106,7 +102,7 @@ impl Redis {
         }
     }
 
-    fn ask_by(
+    fn ask_over(
         &self,
         mut connection: Connection,
         cmds: &[Cmd],
@@ -123,7 +119,7 @@ impl Connection {
     /// Sends all requests together, and reads an answer to each.
     fn ask(&mut self, cmds: &[Cmd], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Value>, Fault> {
         const OVERHEAD: usize = 64 << 10;
-        self.stream.heed(heartbeat);
+        self.stream.set_heartbeat(heartbeat);
         let packed: Vec<_> = cmds.iter().flat_map(Cmd::get_packed_command).collect();
         let sent = self.stream.write_all(&packed);
         sent.and_then(|()| self.stream.flush())
@@ -134,12 +130,18 @@ impl Connection {
         };
         let parser = &mut self.parser;
         cmds.iter()
-            .map(|_| understand(parser.parse_value(&mut capped), heartbeat))
+            .map(|_| check_answer(parser.parse_value(&mut capped), heartbeat))
             .collect()
     }
 }
 
-fn understand(answer: RedisResult<Value>, heartbeat: &Heartbeat) -> Result<Value, Fault> {
+fn command(name: &str, arguments: impl ToRedisArgs) -> Cmd {
+    let mut cmd = redis::cmd(name);
+    cmd.arg(arguments);
+    cmd
+}
+
+fn check_answer(answer: RedisResult<Value>, heartbeat: &Heartbeat) -> Result<Value, Fault> {
     match answer {
         Ok(Value::ServerError(error)) => Err(refusal(error.code())),
         Ok(value) => Ok(value),
@@ -149,13 +151,9 @@ fn understand(answer: RedisResult<Value>, heartbeat: &Heartbeat) -> Result<Value
         }
         Err(error) => Err(match error.code() {
             Some(code) => refusal(code),
-            None => garbled(),
+            None => Fault::garbled(),
         }),
     }
-}
-
-fn garbled() -> Fault {
-    Fault::Failed("its answer is none".to_owned())
 }
 
 /// The code of an error alone: its text can be anything, and is different each time.
@@ -188,32 +186,23 @@ impl Values for Redis {
 
     fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
         // With single commands, because some servers have no MGET. They are sent together, so this takes no longer.
-        let cmd = |name| {
-            let mut cmd = redis::cmd("GET");
-            cmd.arg(name_of(name));
-            cmd
-        };
-        let cmds: Vec<_> = names.iter().map(cmd).collect();
+        let cmds: Vec<_> = names.iter().map(|name| command("GET", name_of(name))).collect();
         let bytes = |value| match value {
             Value::BulkString(bytes) => Ok(Some(bytes)),
             Value::Nil => Ok(None),
-            _ => Err(garbled()),
+            _ => Err(Fault::garbled()),
         };
         self.ask(&cmds, largest, heartbeat)?.into_iter().map(bytes).collect()
     }
 
     fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {
-        let mut cmd = redis::cmd("EXISTS");
-        cmd.arg(name_of(name));
-        Ok(self.ask(&[cmd], 0, heartbeat)? == [Value::Int(1)])
+        Ok(self.ask(&[command("EXISTS", name_of(name))], 0, heartbeat)? == [Value::Int(1)])
     }
 
     fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
-        let mut cmd = redis::cmd("SET");
-        cmd.arg(name_of(name)).arg(value);
-        match self.ask(&[cmd], 0, heartbeat)?[..] {
+        match self.ask(&[command("SET", (name_of(name), value))], 0, heartbeat)?[..] {
             [Value::Okay] => Ok(()),
-            _ => Err(garbled()),
+            _ => Err(Fault::garbled()),
         }
     }
 }

@@ -30,25 +30,25 @@ use crate::trust::signature::Sealed;
 const INLINE: u32 = 256 << 10;
 /// Limit for all blobs of one answer.
 const MOST_BYTES: usize = 256 << 20;
-/// How many questions are under way at once. Each has all keys that have gathered.
+/// How many questions are under slot at once. Each has all keys that have gathered.
 const WORKERS: usize = 4;
 /// The answer to one question is used when it is complete.
 const BATCH: usize = 128;
 /// A connection that was idle for longer may be dead. Finding that out would cost a time-out.
-const REST: Duration = Duration::from_secs(30);
+const MAX_IDLE: Duration = Duration::from_secs(30);
 
 pub struct Room {
     address: Address,
     token: String,
     tls: Option<Arc<ClientConfig>>,
     counts: Arc<Counts>,
-    asking: Way,
-    giving: Way,
+    lookups: Slot,
+    uploads: Slot,
 }
 
 /// A connection, when there is one.
 #[derive(Default)]
-struct Way(Mutex<Option<Open>>);
+struct Slot(Mutex<Option<Open>>);
 
 #[derive(Clone)]
 struct Open {
@@ -68,16 +68,16 @@ impl Room {
             tls: tls(address)?,
             address: address.clone(),
             counts: counts.clone(),
-            asking: Way::default(),
-            giving: Way::default(),
+            lookups: Slot::default(),
+            uploads: Slot::default(),
         })
     }
 
     /// The connection, and whether it was already there.
-    fn open(&self, way: &Way, heartbeat: &Arc<Heartbeat>) -> Result<(Open, bool), Fault> {
-        let mut place = way.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn open(&self, slot: &Slot, heartbeat: &Arc<Heartbeat>) -> Result<(Open, bool), Fault> {
+        let mut place = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*place {
-            Some(open) if open.line.has_rested(REST) => open.line.close(),
+            Some(open) if open.line.is_idle_for(MAX_IDLE) => open.line.close(),
             Some(open) if open.line.is_open() => return Ok((open.clone(), true)),
             _ => {}
         }
@@ -106,7 +106,7 @@ impl Room {
             // Byte by byte: what follows the greeting belongs to the next reader.
             stream.read_exact(&mut byte).map_err(failed)?;
             inbox.push(&byte);
-            let Some(frame) = inbox.take().map_err(|_| garbled())? else {
+            let Some(frame) = inbox.take().map_err(|_| Fault::garbled())? else {
                 continue;
             };
             return match Reply::decode(frame) {
@@ -121,7 +121,7 @@ impl Room {
                     largest,
                 }),
                 Ok(Reply::Refused { why, .. }) => Err(refused(why)),
-                _ => Err(garbled()),
+                _ => Err(Fault::garbled()),
             };
         }
     }
@@ -129,14 +129,14 @@ impl Room {
     /// Does something over the connection. If an idle connection turns out to be closed, it tries once more over a new one.
     fn with<T>(
         &self,
-        way: &Way,
+        slot: &Slot,
         heartbeat: &Arc<Heartbeat>,
         act: impl Fn(&Open) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let (open, was_there) = self.open(way, heartbeat)?;
+        let (open, was_there) = self.open(slot, heartbeat)?;
         let done = act(&open);
         match &done {
-            Err(Fault::Failed(_)) if was_there && !open.line.is_open() => act(&self.open(way, heartbeat)?.0),
+            Err(Fault::Failed(_)) if was_there && !open.line.is_open() => act(&self.open(slot, heartbeat)?.0),
             Err(Fault::Silent(_)) => {
                 open.line.close();
                 done
@@ -160,23 +160,23 @@ impl Room {
             let frame = answer.next(heartbeat)?;
             size += frame.len();
             match Reply::decode(&frame) {
-                _ if size > MOST_BYTES => return Err(garbled()),
+                _ if size > MOST_BYTES => return Err(Fault::garbled()),
                 Ok(Reply::Found {
                     number,
                     entry,
                     contents,
                     ..
                 }) => {
-                    let bundle = bundles.get_mut(usize::from(number)).ok_or_else(garbled)?;
+                    let bundle = bundles.get_mut(usize::from(number)).ok_or_else(Fault::garbled)?;
                     bundle.entries.push(entry.to_vec());
                     blobs.extend(contents.iter().map(|content| (content.digest, wrapped(content))));
                 }
                 Ok(Reply::End { .. }) => break,
-                _ => return Err(garbled()),
+                _ => return Err(Fault::garbled()),
             }
         }
         self.counts.came_in(size);
-        hand_out(&mut bundles, &blobs);
+        distribute_blobs(&mut bundles, &blobs);
         Ok(bundles)
     }
 
@@ -192,7 +192,7 @@ impl Room {
             let frame = answer.next(heartbeat)?;
             size += frame.len();
             match Reply::decode(&frame) {
-                _ if size > MOST_BYTES => return Err(garbled()),
+                _ if size > MOST_BYTES => return Err(Fault::garbled()),
                 Ok(Reply::Blob { begun, .. })
                     if begun.size <= LARGEST_BLOB as u64
                         && wanted.contains(&begun.digest)
@@ -206,16 +206,16 @@ impl Room {
                     current = Some((begun.digest, begun.size));
                 }
                 Ok(Reply::Data { bytes, .. }) => {
-                    let (digest, whole) = current.ok_or_else(garbled)?;
-                    let blob = fetched.get_mut(&digest).ok_or_else(garbled)?;
+                    let (digest, whole) = current.ok_or_else(Fault::garbled)?;
+                    let blob = fetched.get_mut(&digest).ok_or_else(Fault::garbled)?;
                     if (blob.bytes.len() + bytes.len()) as u64 > whole {
-                        return Err(garbled());
+                        return Err(Fault::garbled());
                     }
                     blob.bytes.extend_from_slice(bytes);
                 }
                 Ok(Reply::Missing { .. }) => {}
                 Ok(Reply::End { .. }) => break,
-                _ => return Err(garbled()),
+                _ => return Err(Fault::garbled()),
             }
         }
         self.counts.came_in(fetched.values().map(|blob| blob.bytes.len()).sum());
@@ -263,7 +263,7 @@ impl Room {
                 let lacking = needs.iter().zip(bits.iter()).filter(|(_, is_held)| !is_held);
                 Ok(lacking.map(|(digest, _)| *digest).collect())
             }
-            _ => Err(garbled()),
+            _ => Err(Fault::garbled()),
         }
     }
 }
@@ -278,15 +278,15 @@ impl Tier for Room {
     }
 
     fn find(&self, keys: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Bundle>, Fault> {
-        self.with(&self.asking, heartbeat, |open| self.find_by(open, keys, heartbeat))
+        self.with(&self.lookups, heartbeat, |open| self.find_by(open, keys, heartbeat))
     }
 
     fn fetch(&self, wanted: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault> {
-        self.with(&self.asking, heartbeat, |open| self.fetch_by(open, wanted, heartbeat))
+        self.with(&self.lookups, heartbeat, |open| self.fetch_by(open, wanted, heartbeat))
     }
 
     fn offer(&self, offer: &Offer, load: &Load, heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
-        self.with(&self.giving, heartbeat, |open| {
+        self.with(&self.uploads, heartbeat, |open| {
             self.offer_by(open, offer, load, heartbeat)
         })
     }
@@ -294,8 +294,8 @@ impl Tier for Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        for way in [&self.asking, &self.giving] {
-            let open = way.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for slot in [&self.lookups, &self.uploads] {
+            let open = slot.0.lock().unwrap_or_else(PoisonError::into_inner).take();
             open.iter().for_each(|open| open.line.close());
         }
     }
@@ -309,7 +309,7 @@ fn wrapped(content: &Content<'_>) -> Wrapped {
 }
 
 /// A blob comes once, even if several entries need it.
-fn hand_out(bundles: &mut [Bundle], blobs: &HashMap<Digest, Wrapped>) {
+fn distribute_blobs(bundles: &mut [Bundle], blobs: &HashMap<Digest, Wrapped>) {
     for bundle in bundles {
         let entries = bundle
             .entries
@@ -345,12 +345,8 @@ fn require_kept(answer: &mut Exchange<'_>, heartbeat: &Heartbeat) -> Result<(), 
     match Reply::decode(&frame) {
         Ok(Reply::Kept { .. }) => Ok(()),
         Ok(Reply::NotKept { why, .. }) => Err(Fault::Declined(not_kept(why).to_owned())),
-        _ => Err(garbled()),
+        _ => Err(Fault::garbled()),
     }
-}
-
-fn garbled() -> Fault {
-    Fault::Failed("its answer is none".to_owned())
 }
 
 fn refused(why: Refusal) -> Fault {

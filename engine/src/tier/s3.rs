@@ -11,12 +11,12 @@ use rusty_s3::{Bucket, Credentials, UrlStyle};
 use super::heartbeat::Heartbeat;
 use super::stream::secret;
 use super::values::{Name, Values};
-use super::web::{self, get_each, Web};
+use super::web::{self, Web};
 use super::{Fault, Shape};
 use crate::settings::address::Address;
 
 /// How long a signature is valid. Clocks may differ.
-const GOOD: Duration = Duration::from_secs(900);
+const VALIDITY: Duration = Duration::from_secs(900);
 
 pub struct S3 {
     web: Web,
@@ -98,22 +98,23 @@ impl Values for S3 {
     }
 
     fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        get_each(names, |name| {
+        let get = |name| {
             let name = self.name(name);
-            let url = GetObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
+            let url = GetObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(VALIDITY);
             self.web.get(url.as_str(), largest, heartbeat)
-        })
+        };
+        names.iter().map(get).collect()
     }
 
     fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {
         let name = self.name(name);
-        let url = HeadObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
+        let url = HeadObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(VALIDITY);
         self.web.has(url.as_str(), heartbeat)
     }
 
     fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
         let name = self.name(name);
-        let url = PutObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
+        let url = PutObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(VALIDITY);
         self.web.put(url.as_str(), value, heartbeat)
     }
 }

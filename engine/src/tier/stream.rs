@@ -56,12 +56,12 @@ impl Write for Timed {
     }
 }
 
-enum Way {
+enum Transport {
     Plain(Timed),
     Tls(Box<StreamOwned<ClientConnection, Timed>>),
 }
 
-pub struct Stream(Way);
+pub struct Stream(Transport);
 
 impl Stream {
     pub fn connect(
@@ -89,27 +89,27 @@ impl Stream {
             is_polled: false,
         };
         let Some(tls) = tls else {
-            return Ok(Stream(Way::Plain(timed)));
+            return Ok(Stream(Transport::Plain(timed)));
         };
         let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
         let session = ClientConnection::new(tls.clone(), name).map_err(io::Error::other)?;
-        Ok(Stream(Way::Tls(Box::new(StreamOwned::new(session, timed)))))
+        Ok(Stream(Transport::Tls(Box::new(StreamOwned::new(session, timed)))))
     }
 
     fn timed(&mut self) -> &mut Timed {
         match &mut self.0 {
-            Way::Plain(timed) => timed,
-            Way::Tls(stream) => &mut stream.sock,
+            Transport::Plain(timed) => timed,
+            Transport::Tls(stream) => &mut stream.sock,
         }
     }
 
     /// The heartbeat that limits the waits from now on.
-    pub fn heed(&mut self, heartbeat: &Arc<Heartbeat>) {
+    pub fn set_heartbeat(&mut self, heartbeat: &Arc<Heartbeat>) {
         self.timed().heartbeat = heartbeat.clone();
     }
 
-    /// From now on nothing blocks: the user polls.
-    pub fn be_polled(&mut self) -> io::Result<()> {
+    /// From now on no call blocks: the caller polls.
+    pub fn set_nonblocking(&mut self) -> io::Result<()> {
         let timed = self.timed();
         timed.is_polled = true;
         timed.socket.set_nonblocking(true)
@@ -118,8 +118,8 @@ impl Stream {
     /// Whether bytes that were accepted must still be sent.
     pub fn is_sending(&self) -> bool {
         match &self.0 {
-            Way::Plain(_) => false,
-            Way::Tls(stream) => stream.conn.wants_write(),
+            Transport::Plain(_) => false,
+            Transport::Tls(stream) => stream.conn.wants_write(),
         }
     }
 }
@@ -127,8 +127,8 @@ impl Stream {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
-            Way::Plain(timed) => timed.socket.as_fd(),
-            Way::Tls(stream) => stream.sock.socket.as_fd(),
+            Transport::Plain(timed) => timed.socket.as_fd(),
+            Transport::Tls(stream) => stream.sock.socket.as_fd(),
         }
     }
 }
@@ -136,8 +136,8 @@ impl AsFd for Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Way::Plain(timed) => timed.read(buffer),
-            Way::Tls(stream) => stream.read(buffer),
+            Transport::Plain(timed) => timed.read(buffer),
+            Transport::Tls(stream) => stream.read(buffer),
         }
     }
 }
@@ -145,15 +145,15 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Way::Plain(timed) => timed.write(bytes),
-            Way::Tls(stream) => stream.write(bytes),
+            Transport::Plain(timed) => timed.write(bytes),
+            Transport::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.0 {
-            Way::Plain(timed) => timed.flush(),
-            Way::Tls(stream) => stream.flush(),
+            Transport::Plain(timed) => timed.flush(),
+            Transport::Tls(stream) => stream.flush(),
         }
     }
 }
@@ -187,23 +187,14 @@ pub fn tls(address: &Address) -> Result<Option<Arc<ClientConfig>>, String> {
     if !address.is_secure {
         return Ok(None);
     }
-    let roots = RootCertStore::from_iter(
-        certificates(address)?
-            .into_iter()
-            .filter_map(|certificate| webpki_anchor(&certificate)),
-    );
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(address)?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| format!("{address}: TLS: {error}"))?;
     Ok(Some(Arc::new(
         builder.with_root_certificates(roots).with_no_client_auth(),
     )))
-}
-
-fn webpki_anchor(certificate: &CertificateDer<'static>) -> Option<rustls::pki_types::TrustAnchor<'static>> {
-    let mut one = RootCertStore::empty();
-    one.add(certificate.clone()).ok()?;
-    one.roots.pop()
 }
 
 pub fn certificates(address: &Address) -> Result<Vec<CertificateDer<'static>>, String> {

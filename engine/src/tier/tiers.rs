@@ -1,6 +1,7 @@
 //! All tiers, in the order in which they are asked, and the thread that limits how long callers wait for them.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ const UPLOAD: Limits = Limits {
     pause: Duration::from_secs(5),
 };
 /// How long uploads that make progress may go on when the engine ends.
-const FAREWELL: Duration = Duration::from_secs(3);
+const LAST_UPLOADS: Duration = Duration::from_secs(3);
 
 struct Place {
     window: Arc<Window>,
@@ -34,57 +35,42 @@ struct Place {
 
 pub struct Tiers {
     places: Vec<Place>,
-    watch: Arc<Watch>,
+    wakeup: Wakeup,
 }
 
-#[derive(Default)]
-struct Watch {
-    /// Something may be under way since the last check.
-    is_rung: Mutex<bool>,
-    bell: Condvar,
-}
+/// Wakes the thread that watches the windows, because something may be under way. One signal can wait.
+#[derive(Clone)]
+struct Wakeup(SyncSender<()>);
 
-impl Watch {
-    fn ring(&self) {
-        *self.is_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_one();
-    }
-
-    fn wait(&self, time: Option<Duration>) {
-        let is_rung = self.is_rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut is_rung = match time {
-            None => self.bell.wait_while(is_rung, |is_rung| !*is_rung),
-            Some(time) => self
-                .bell
-                .wait_timeout_while(is_rung, time, |is_rung| !*is_rung)
-                .map(|(is_rung, _)| is_rung)
-                .map_err(|error| PoisonError::new(error.into_inner().0)),
-        }
-        .unwrap_or_else(PoisonError::into_inner);
-        *is_rung = false;
+impl Wakeup {
+    fn send(&self) {
+        // If the channel is full, the thread wakes anyway.
+        let _ = self.0.try_send(());
     }
 }
 
 impl Tiers {
     /// Makes no connection before the first question. A tier that cannot be used is logged, and left out.
     pub fn open(addresses: &[Address], counts: &Arc<Counts>, load: &Arc<Load>) -> Arc<Tiers> {
-        let watch = Arc::new(Watch::default());
+        let (sender, signals) = sync_channel(1);
+        let wakeup = Wakeup(sender);
         let mut places = Vec::new();
         for address in addresses {
-            match open_place(address, counts, load, &watch) {
+            match open_place(address, counts, load, &wakeup) {
                 Ok(place) => places.push(place),
                 Err(why) => log::error!("remote: {why}"),
             }
         }
-        let tiers = Arc::new(Tiers { places, watch });
-        let (weak, watch) = (Arc::downgrade(&tiers), tiers.watch.clone());
-        let look = move || look(&weak, &watch);
-        if let Err(error) = thread::Builder::new().name("tiers".to_owned()).spawn(look) {
+        let tiers = Arc::new(Tiers {
+            places,
+            wakeup: wakeup.clone(),
+        });
+        let weak = Arc::downgrade(&tiers);
+        let watch = move || watch(&weak, &signals);
+        if let Err(error) = thread::Builder::new().name("tiers".to_owned()).spawn(watch) {
             log::error!("remote: start a thread: {error}");
-            return Arc::new(Tiers {
-                places: Vec::new(),
-                watch: Arc::default(),
-            });
+            let places = Vec::new();
+            return Arc::new(Tiers { places, wakeup });
         }
         tiers
     }
@@ -169,16 +155,16 @@ impl Remote for Tiers {
         let began = Instant::now();
         self.places.iter().for_each(|place| place.window.close());
         let uploads = self.places.iter().filter_map(|place| place.uploads.as_ref());
-        uploads.for_each(|uploads| uploads.close(began, began + FAREWELL));
-        self.watch.ring();
+        uploads.for_each(|uploads| uploads.close(began, began + LAST_UPLOADS));
+        self.wakeup.send();
     }
 }
 
-fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, watch: &Arc<Watch>) -> Result<Place, String> {
+fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, wakeup: &Wakeup) -> Result<Place, String> {
     let tier: Arc<dyn super::Tier> = super::open(address, counts)?.into();
     let name = address.to_string();
-    let (ring, limits) = (watch.clone(), address.limits);
-    let bell = move || ring.ring();
+    let (wakeup, limits) = (wakeup.clone(), address.limits);
+    let bell = move || wakeup.send();
     let window = Window::new(
         name.clone(),
         tier.clone(),
@@ -201,7 +187,7 @@ fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, watch: 
 }
 
 /// Runs until the tiers are not needed any more.
-fn look(tiers: &Weak<Tiers>, watch: &Watch) {
+fn watch(tiers: &Weak<Tiers>, signals: &Receiver<()>) {
     while let Some(tiers) = tiers.upgrade() {
         let now = Instant::now();
         let looks: Vec<_> = tiers.places.iter().map(|place| place.window.look(now)).collect();
@@ -209,13 +195,16 @@ fn look(tiers: &Weak<Tiers>, watch: &Watch) {
         let is_busy = looks.iter().any(|(is_busy, _)| *is_busy);
         let next = looks.iter().filter_map(|(_, next)| *next).min();
         let next = next.map(|at| at.saturating_duration_since(now).max(Duration::from_millis(1)));
-        watch.wait(if is_busy { Some(TICK) } else { next });
+        match if is_busy { Some(TICK) } else { next } {
+            Some(time) => drop(signals.recv_timeout(time)),
+            None => drop(signals.recv()),
+        }
     }
 }
 
 impl Drop for Tiers {
     fn drop(&mut self) {
         self.places.iter().for_each(|place| place.window.close());
-        self.watch.ring();
+        self.wakeup.send();
     }
 }

@@ -109,7 +109,7 @@ impl Uploads {
     }
 
     fn work(&self, heartbeat: &Arc<Heartbeat>) {
-        // For this thread only: the number zero means the caller.
+        // SAFETY: a plain system call. The number zero means the calling thread.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
         while let Some(offer) = self.next() {
             self.upload(&offer, heartbeat);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_closes_does_not_wait_for_an_upload_that_stands_still() {
+    fn closing_does_not_wait_for_an_upload_without_progress() {
         let ((offered, is_offered), (release, released)) = (channel(), channel());
         let tier = Silent {
             offered: Mutex::new(offered),

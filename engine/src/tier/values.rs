@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_offered_is_found_and_what_is_large_is_fetched() {
+    fn an_offered_entry_is_found_and_its_large_blob_is_fetched() {
         let bundles = Bundles::new(Memory::default(), Arc::new(Counts::new(|_, _| ())));
         let heartbeat = Arc::new(Heartbeat::new(Limits::default()));
         let mut noise = vec![0; 2 << 20];

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use base64::prelude::{Engine, BASE64_STANDARD};
 use ureq::http::{Method, Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body, Error, Timeout};
+use ureq::{Agent, AsSendBody, Body, Error, Timeout};
 
 use super::heartbeat::Heartbeat;
 use super::stream::{certificates, fault, secret};
-use super::values::Name;
 use super::{Fault, Shape};
 use crate::settings::address::Address;
 
@@ -96,17 +95,28 @@ impl Web {
         let limits = heartbeat.limits;
         let sending = if is_put { limits.whole } else { limits.silence };
         heartbeat.allow(limits.connect + sending + limits.silence);
-        let asked = match is_put {
-            true => {
-                let request = request.body(body).map_err(|error| failure(error.into(), heartbeat))?;
-                self.agent.run(limited(&self.agent, request, heartbeat))
-            }
-            false => {
-                let request = request.body(()).map_err(|error| failure(error.into(), heartbeat))?;
-                self.agent.run(limited(&self.agent, request, heartbeat))
-            }
-        };
-        asked.map_err(|error| failure(error, heartbeat))
+        if is_put {
+            self.run(request.body(body), heartbeat)
+        } else {
+            self.run(request.body(()), heartbeat)
+        }
+    }
+
+    fn run<B: AsSendBody>(
+        &self,
+        request: ureq::http::Result<Request<B>>,
+        heartbeat: &Heartbeat,
+    ) -> Result<Response<Body>, Fault> {
+        let limits = heartbeat.limits;
+        let request = request.map_err(|error| failure(error.into(), heartbeat))?;
+        let request = self.agent.configure_request(request);
+        let request = request
+            .timeout_resolve(Some(limits.connect))
+            .timeout_connect(Some(limits.connect))
+            .timeout_recv_response(Some(limits.silence))
+            .timeout_global(Some(limits.connect + limits.whole));
+        let response = self.agent.run(request.build());
+        response.map_err(|error| failure(error, heartbeat))
     }
 }
 
@@ -121,25 +131,6 @@ pub fn authorization(address: &Address) -> Result<Option<String>, String> {
         (None, Some(token)) => Some(format!("Bearer {token}")),
         (None, None) => None,
     })
-}
-
-/// For servers that answer one name at a time.
-pub fn get_each(
-    names: &[Name],
-    get: impl Fn(&Name) -> Result<Option<Vec<u8>>, Fault>,
-) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-    names.iter().map(get).collect()
-}
-
-fn limited<B: ureq::AsSendBody>(agent: &Agent, request: Request<B>, heartbeat: &Heartbeat) -> Request<B> {
-    let limits = heartbeat.limits;
-    agent
-        .configure_request(request)
-        .timeout_resolve(Some(limits.connect))
-        .timeout_connect(Some(limits.connect))
-        .timeout_recv_response(Some(limits.silence))
-        .timeout_global(Some(limits.connect + limits.whole))
-        .build()
 }
 
 fn unexpected(status: u16) -> Fault {
@@ -169,7 +160,7 @@ fn failure(error: Error, heartbeat: &Heartbeat) -> Fault {
         Error::Tls(_) => Fault::Failed("TLS with it failed".to_owned()),
         other => {
             log::debug!("HTTP: {other}");
-            Fault::Failed("its answer is none".to_owned())
+            Fault::garbled()
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::heartbeat::Heartbeat;
 use super::values::{Name, Values};
-use super::web::{self, authorization, get_each, Web};
+use super::web::{self, authorization, Web};
 use super::{Fault, Shape};
 use crate::settings::address::Address;
 
@@ -35,7 +35,8 @@ impl Values for WebDav {
     }
 
     fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        get_each(names, |name| self.web.get(&self.url(name), largest, heartbeat))
+        let get = |name| self.web.get(&self.url(name), largest, heartbeat);
+        names.iter().map(get).collect()
     }
 
     fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {

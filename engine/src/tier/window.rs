@@ -155,7 +155,7 @@ impl Window {
                 queue.breaker.worked();
                 results
             }
-            Ok(_) => return self.fail(queue, waits, &Fault::Failed("its answer is none".to_owned())),
+            Ok(_) => return self.fail(queue, waits, &Fault::garbled()),
             Err(fault) => return self.fail(queue, waits, &fault),
         };
         drop(queue);
@@ -217,10 +217,7 @@ impl Window {
         if let Some(number) = late {
             let limits = queue.posts[number].heartbeat.limits;
             let words = format!("it did not answer within {} ms", limits.silence.as_millis());
-            let post = &mut queue.posts[number];
-            post.turn += 1;
-            post.heartbeat.rest();
-            let waits = std::mem::take(&mut post.waits);
+            let waits = queue.posts[number].give_up();
             self.fail(queue, waits, &Fault::Silent(words));
             queue = self.queue();
         }
@@ -338,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gathers_while_a_worker_is_away_goes_together() {
+    fn questions_that_gather_while_a_worker_is_busy_are_asked_together() {
         let test = TestWindow::new();
         test.ask(1);
         assert_eq!(test.asked.recv_timeout(PATIENCE), Ok(1));
@@ -353,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_releases_all_who_wait_and_a_late_answer_is_none() {
+    fn a_silent_tier_is_given_up_and_its_late_answer_is_not_used() {
         let test = TestWindow::new();
         test.ask(1);
         test.asked.recv_timeout(PATIENCE).unwrap();
@@ -381,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_closes_leaves_nobody_waiting() {
+    fn a_window_that_closes_answers_all_questions() {
         let test = TestWindow::new();
         test.ask(3);
         test.asked.recv_timeout(PATIENCE).unwrap();

@@ -1,6 +1,6 @@
-//! Who is trusted: the user behind a socket, the token of a port, signatures of entries.
+//! Checks of trust: the user of a socket's peer, the token of a port, signatures of entries.
 //!
-//! The room does not know what is requested, nor what is signed.
+//! The room does not know the requests, nor the content of entries.
 
 pub mod peer;
 pub mod signature;

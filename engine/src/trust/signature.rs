@@ -1,4 +1,5 @@
-//! Signatures of entries that machines share: Ed25519 over the key under which an entry is found, and all of its bytes. `docs/entry-format.md`.
+//! Signatures of entries that machines share: Ed25519 over the key under which an entry is found, and all of its bytes. See
+//! `docs/entry-format.md`.
 //!
 //! The room knows files of keys, and nothing of settings, tiers or facts. No secret is printed, not even in an error.
 
@@ -362,7 +363,7 @@ mod tests {
 
     /// The first test of RFC 8032, 7.1: from the same seed we make the same key and signature.
     #[test]
-    fn the_key_of_a_seed_is_that_of_the_standard() {
+    fn the_key_of_a_seed_is_as_in_the_standard() {
         let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
         let public = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
         let seed: Digest = seed.parse().unwrap();
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_signed_for_this_key_is_genuine() {
+    fn only_an_unchanged_entry_of_this_key_is_genuine() {
         let bytes = signer(1).seal(&key(), b"an entry");
         let sealed = Sealed::read(&bytes);
         assert_eq!(sealed.entry, b"an entry");
@@ -385,9 +386,10 @@ mod tests {
         }
     }
 
-    /// The signature with the neutral point and zero is valid for a point of small order for one message in eight, or more.
+    /// With a point of small order as the key, the signature of the neutral point and zero is valid for at least one message
+    /// in eight.
     #[test]
-    fn a_key_for_which_anybody_can_sign_is_none() {
+    fn a_key_for_which_anybody_can_sign_is_refused() {
         let mut signature = [0; SIGNATURE];
         signature[0] = 1;
         for digits in WEAK {
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn who_trusts_keys_takes_what_they_signed_and_who_trusts_anyone_takes_all() {
+    fn only_entries_of_trusted_keys_are_accepted_unless_anyone_is_trusted() {
         let trusted = Trust::Keys(vec![signer(2).public(), signer(1).public()]);
         let ours = signer(1).seal(&key(), b"entry");
         let theirs = signer(3).seal(&key(), b"entry");
@@ -446,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_holds_no_key_is_named_and_nothing_of_it_is_shown() {
+    fn an_error_names_a_file_without_a_key_and_shows_nothing_of_it() {
         for text in ["", "geheim", "ed25519-secret:geheim", "# geheim\n"] {
             let made = Made::new("wrong", text, 0o600);
             let error = Signer::load(&made.0).err().unwrap();

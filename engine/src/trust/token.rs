@@ -6,15 +6,17 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use subtle::ConstantTimeEq;
 
+use crate::bytes::digest::Digest;
 use crate::files::folder::Folder;
 
 pub struct Token(String);
 
 impl Token {
     pub fn random() -> io::Result<Token> {
-        let mut bytes = [0u8; 32];
+        let mut bytes = [0; Digest::SIZE];
         getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;
-        Ok(Token(bytes.iter().map(|b| format!("{b:02x}")).collect()))
+        // Digests are written as hexadecimal digits, too.
+        Ok(Token(Digest(bytes).to_string()))
     }
 
     pub fn text(&self) -> &str {

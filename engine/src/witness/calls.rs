@@ -1,4 +1,4 @@
-//! The table of the second witness: what each system call tells, by its number.
+//! The table of the second witness: how each system call is recorded, by its number.
 //!
 //! The other side of what `engine/park/watch.c`, `clock.c` and `system_info.c` record of functions. A call that is not in
 //! the table is not known to be harmless.
@@ -17,7 +17,7 @@ pub struct Name {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// It tells nothing that is not recorded elsewhere.
+    /// It need not be recorded, or is recorded by other means.
     Harmless,
     /// The flags are an argument, or these.
     Open(Name, Flags),

@@ -11,17 +11,17 @@ use crate::observe::access::{identity, Bytes};
 pub const LONGEST: usize = 4096;
 const PAGE: usize = 4096;
 
+fn part(start: *mut u8, size: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: start.cast(),
+        iov_len: size,
+    }
+}
+
 /// As many bytes as can be read, at most `size`.
 pub fn read(process: i32, address: u64, size: usize) -> Bytes {
     let mut bytes = vec![0; size];
-    let local = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: size,
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: size,
-    };
+    let (local, remote) = (part(bytes.as_mut_ptr(), size), part(address as *mut u8, size));
     // SAFETY: our own part is a buffer of that size; the other part is the kernel's to check.
     let count = unsafe { libc::process_vm_readv(process, &local, 1, &remote, 1, 0) };
     bytes.truncate(usize::try_from(count).unwrap_or(0));
@@ -70,20 +70,16 @@ pub fn hide_clock(process: i32, stack: u64) -> Option<()> {
         }
     }
     let word = libc::AT_IGNORE.to_ne_bytes();
-    let local = libc::iovec {
-        iov_base: word.as_ptr() as *mut libc::c_void,
-        iov_len: word.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: at as *mut libc::c_void,
-        iov_len: word.len(),
-    };
+    let (local, remote) = (
+        part(word.as_ptr().cast_mut(), word.len()),
+        part(at as *mut u8, word.len()),
+    );
     // SAFETY: as above; the kernel only reads our part.
     let count = unsafe { libc::process_vm_writev(process, &local, 1, &remote, 1, 0) };
     (count == word.len() as isize).then_some(())
 }
 
-/// Reads an entry of a process in `/proc`.
+/// The path of an entry of a process in `/proc`.
 pub fn entry(process: i32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{process}/{name}"))
 }

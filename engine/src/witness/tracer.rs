@@ -1,7 +1,7 @@
 //! Follows a program and all that it starts from call to call, until the last of them has ended.
 //!
 //! ```text
-//! the kernel stops a thread ─► what its call tells (`calls`) ─► the call is done ─► what came of it ─► notes
+//! the kernel stops a thread at a call ─► `calls` ─► the call is done ─► its result ─► notes
 //! ```
 //!
 //! When something happens after which nothing more can be known, this is noted, and all threads are released, so that they
@@ -44,7 +44,7 @@ const EXCHANGE: u64 = 2;
 const STATUS: usize = 16;
 /// What libc asks the kernel for when it first allocates memory: a random key, with which it detects a double free.
 const KEY: [u64; 2] = [8, libc::GRND_NONBLOCK as u64];
-/// The largest distance of a buffer in a caller's frame from the stack pointer.
+/// The largest distance from the stack pointer to a buffer in a caller's frame.
 const NEAR: u64 = 8 << 20;
 
 /// A process, by the number of its first thread.
@@ -65,12 +65,29 @@ struct Process {
 }
 
 /// A path in the form in which it is noted, made from the argument of a call.
+#[derive(Default)]
 struct NotedPath {
     text: Bytes,
     /// It was made absolute, and is right for this folder only.
     is_placed: bool,
     /// It was a link that belongs to the process's state.
     is_state: bool,
+}
+
+impl NotedPath {
+    fn as_it_is(text: Bytes) -> NotedPath {
+        NotedPath {
+            text,
+            ..NotedPath::default()
+        }
+    }
+
+    fn placed(text: Bytes) -> NotedPath {
+        NotedPath {
+            is_placed: true,
+            ..NotedPath::as_it_is(text)
+        }
+    }
 }
 
 /// A thread, and the system call that it is making.
@@ -145,10 +162,11 @@ impl Tracer {
         let paths = [program.to_path_buf()]
             .into_iter()
             .chain(program::interpreters(program));
-        let paths = paths
-            .map(|path| (memory::identity_of(&path), path))
-            .map(|(found, path)| (path, found))
-            .collect();
+        let with_identity = |path: PathBuf| {
+            let found = memory::identity_of(&path);
+            (path, found)
+        };
+        let paths = paths.map(with_identity).collect();
         let thread = Thread {
             process: first,
             call: None,
@@ -200,32 +218,23 @@ impl Tracer {
                     self.is_leaving = true;
                     return;
                 }
-                go_on(thread, 0);
             }
-            0 => go_on(thread, signal),
+            0 => return go_on(thread, signal),
             libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
                 // It was stopped together with its group, and waits until it is continued.
                 request(libc::PTRACE_LISTEN, thread, 0, 0);
+                return;
             }
-            libc::PTRACE_EVENT_EXEC => {
-                self.execed(thread);
-                go_on(thread, 0);
-            }
+            libc::PTRACE_EVENT_EXEC => self.execed(thread),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 let mut child: libc::c_ulong = 0;
                 request(libc::PTRACE_GETEVENTMSG, thread, 0, ptr::from_mut(&mut child) as usize);
                 self.know(child as i32);
-                go_on(thread, 0);
             }
-            libc::PTRACE_EVENT_EXIT => {
-                self.forget(thread);
-                go_on(thread, 0);
-            }
-            _ => {
-                self.know(thread);
-                go_on(thread, 0);
-            }
+            libc::PTRACE_EVENT_EXIT => self.forget(thread),
+            _ => self.know(thread),
         }
+        go_on(thread, 0);
     }
 
     // ---- threads and processes
@@ -317,37 +326,24 @@ impl Tracer {
     fn path(&self, thread: i32, name: Name, arguments: &[u64; 6], reads_link: bool) -> Option<NotedPath> {
         let process = self.threads.get(&thread)?.process;
         let text = memory::text(thread, arguments[name.path])?;
-        let as_it_is = |text| NotedPath {
-            text,
-            is_placed: false,
-            is_state: false,
-        };
         if text.starts_with(b"/") {
             let Some(state) = ByState::of(&text) else {
-                return Some(as_it_is(text));
+                return Some(NotedPath::as_it_is(text));
             };
             return Some(match state.follow(process) {
                 // The link itself is read, by the name that the program used.
                 Some(_) if reads_link && state.is_link() => NotedPath {
-                    text,
-                    is_placed: false,
                     is_state: true,
+                    ..NotedPath::as_it_is(text)
                 },
-                Some(text) => NotedPath {
-                    text,
-                    is_placed: true,
-                    is_state: false,
-                },
-                None => as_it_is(text),
+                Some(text) => NotedPath::placed(text),
+                None => NotedPath::as_it_is(text),
             });
         }
         let folder = name.folder.map_or(libc::AT_FDCWD, |at| arguments[at] as i32);
-        if text.is_empty() {
-            return Some(as_it_is(text));
-        }
         let is_here = folder == libc::AT_FDCWD;
-        if is_here && self.processes.get(&process).is_some_and(|process| process.is_begun) {
-            return Some(as_it_is(text));
+        if text.is_empty() || is_here && self.is_begun(process) {
+            return Some(NotedPath::as_it_is(text));
         }
         let head = if is_here {
             "cwd".to_owned()
@@ -355,24 +351,15 @@ impl Tracer {
             format!("fd/{folder}")
         };
         let text = [memory::link(thread, &head)?.as_slice(), &text].join(&b'/');
-        Some(NotedPath {
-            text,
-            is_placed: true,
-            is_state: false,
-        })
+        Some(NotedPath::placed(text))
     }
 
     /// The path of an open file.
     fn path_of_file(thread: i32, number: u64) -> Option<NotedPath> {
-        let text = memory::link(thread, &format!("fd/{}", number as i32))?;
-        Some(NotedPath {
-            text,
-            is_placed: true,
-            is_state: false,
-        })
+        memory::link(thread, &format!("fd/{}", number as i32)).map(NotedPath::placed)
     }
 
-    /// The path by which we find what a process calls so.
+    /// The path by which we reach a file that a process names like this.
     fn find(&self, thread: i32, path: &NotedPath) -> PathBuf {
         memory::entry(thread, "cwd").join(OsStr::from_bytes(&path.text))
     }
@@ -431,12 +418,8 @@ impl Tracer {
                 name(old, false);
                 name(new, false);
             }
-            Call::EnterFile(_)
-            | Call::List(_)
-            | Call::ChangeFile(_)
-            | Call::Map
-            | Call::AttributesOfFile
-            | Call::MarkFile => {}
+            Call::EnterFile(_) | Call::List(_) | Call::ChangeFile(_) => {}
+            Call::Map | Call::AttributesOfFile | Call::MarkFile => {}
             Call::Attributes(path, follows) | Call::Mark(path, follows) => name(path, !follows),
             Call::Execute(path) => return self.execute(thread, process, path, arguments),
             Call::Locate => {
@@ -462,10 +445,12 @@ impl Tracer {
             Call::Time => return self.only_say(process, kind::TIME),
             Call::Measure => return self.only_say(process, kind::MEASURE),
             Call::Number => return self.only_say(process, kind::NUMBER),
-            Call::Thread if self.processes.get(&process).is_some_and(|process| process.is_go) => {
-                return ControlFlow::Continue(())
+            Call::Thread => {
+                if !self.processes.get(&process).is_some_and(|process| process.is_go) {
+                    self.say(process, kind::NUMBER);
+                }
+                return ControlFlow::Continue(());
             }
-            Call::Thread => return self.only_say(process, kind::NUMBER),
             Call::Random => return self.random(process, arguments, stack),
             // Whether a process exists depends on process numbers, too.
             Call::Kill if arguments[1] == 0 => return ControlFlow::Continue(()),
@@ -565,10 +550,6 @@ impl Tracer {
                 let found = identity_of_more(&memory::read(thread, arguments[place], mem::size_of::<libc::statx>()));
                 return self.looked(process, path(), (name, arguments), (result, follows), found);
             }
-            Call::Find(_) => {
-                let Some(path) = path() else { return unknown(result) };
-                self.note_path(process, kind::FIND, (result, 0), path, 0);
-            }
             Call::Link(_, place, size) => {
                 let Some(path) = path() else { return unknown(result) };
                 if path.text.is_empty() {
@@ -583,18 +564,15 @@ impl Tracer {
                 let found = if is_whole { identity_of_text(&text) } else { 0 };
                 self.note_path(process, kind::LINK, (result, 0), path, found);
             }
-            Call::Enter(_) => {
-                let Some(path) = path() else { return unknown(result) };
-                self.note_path(process, kind::ENTER, (result, 0), path, 0);
-            }
             Call::EnterFile(at) => return self.note_file(thread, process, kind::ENTER, (result, 0), arguments[at]),
             Call::List(at) => return self.note_file(thread, process, kind::LIST, (result.min(0), 0), arguments[at]),
             Call::ChangeFile(at) => return self.changed(thread, process, arguments[at], result),
-            Call::Remove(_) | Call::Make(_) => {
-                let kind = if matches!(begun.call, Call::Make(_)) {
-                    kind::MAKE
-                } else {
-                    kind::REMOVE
+            Call::Find(_) | Call::Enter(_) | Call::Remove(_) | Call::Make(_) => {
+                let kind = match begun.call {
+                    Call::Find(_) => kind::FIND,
+                    Call::Enter(_) => kind::ENTER,
+                    Call::Remove(_) => kind::REMOVE,
+                    _ => kind::MAKE,
                 };
                 let Some(path) = path() else { return unknown(result) };
                 self.note_path(process, kind, (result, 0), path, 0);
@@ -763,10 +741,10 @@ impl Tracer {
         };
         if path.text.is_empty() {
             let file = name.folder.and_then(|at| Tracer::path_of_file(thread, arguments[at]));
-            let Some(file) = file else {
-                return self.give_up(process, kind::BLIND_FOLDER);
-            };
-            path = file;
+            match file {
+                Some(file) => path = file,
+                None => return self.give_up(process, kind::BLIND_FOLDER),
+            }
         }
         let found = self.find(thread, &path);
         if program::gives_rights(&found) {

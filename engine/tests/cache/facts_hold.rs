@@ -18,7 +18,7 @@ use wafengine::facts::fact::Kind;
 use wafengine::facts::file_view::{status, status_of_name};
 use wafengine::facts::path::Place;
 use wafengine::facts::status::{Stamp, Status};
-use wafengine::facts::world::{Room, View, World};
+use wafengine::facts::world::{Capacity, View, World};
 use wafengine::observe::access::{Access, Mode, What};
 use wafengine::wire::Strings;
 
@@ -452,7 +452,7 @@ fn seeds() -> std::ops::Range<u64> {
 
 fn holds_for(compiler: bool) {
     // All cases share one `World`, because the file system uses inode numbers again.
-    let world = World::new(Room { files: 64, folders: 32 });
+    let world = World::new(Capacity { files: 64, folders: 32 });
     let (mut held, mut failed) = (0, 0);
     for seed in seeds() {
         let (h, f) = Case::new(seed, compiler).run(seed, &world);

@@ -14,7 +14,7 @@ use wafengine::cache::story::{understand, Knowledge};
 use wafengine::facts::environment::Environment;
 use wafengine::facts::path::Place;
 use wafengine::facts::status::Stamp;
-use wafengine::facts::world::{Room, View, World};
+use wafengine::facts::world::{Capacity, View, World};
 use wafengine::observe::trace::Arena;
 use wafengine::park::LIBRARY;
 use wafengine::wire::Strings;
@@ -46,7 +46,7 @@ impl Project {
             folder,
             place,
             arena: Arena::new(2).unwrap(),
-            world: World::new(Room::default()),
+            world: World::new(Capacity::default()),
             environment: Environment::of(
                 &variables
                     .map(|(name, value)| format!("{name}={value}"))

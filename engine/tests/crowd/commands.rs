@@ -1,4 +1,4 @@
-//! As many commands at once as large machines have slots for: what comes of each is stored.
+//! As many commands at once as a large machine has slots: the result of each is stored.
 
 use std::collections::HashMap;
 use std::fs;
@@ -45,7 +45,7 @@ fn sleepers(sandbox: &Sandbox) -> Vec<i32> {
         .collect()
 }
 
-/// Submits all commands; `meanwhile` is called when they are. What the cache told of each.
+/// Submits all commands, and then calls `meanwhile`. Returns the cache's answer to each.
 fn run_all(sandbox: &Sandbox, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<Told> {
     let ids: Vec<u32> = (0..MANY)
         .map(|number| peer.submit(&numbered(sandbox, number)))
@@ -72,7 +72,7 @@ fn run_all(sandbox: &Sandbox, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<
 
 /// Hundreds of commands run at the same moment, and the result of each is stored: all of them are hits afterwards.
 #[test]
-fn what_hundreds_of_commands_at_once_make_is_stored() {
+fn results_of_hundreds_of_simultaneous_commands_are_stored() {
     let sandbox = open();
     fs::create_dir(sandbox.path("work")).unwrap();
     let mut peer = build(&sandbox, MANY);

@@ -1,4 +1,4 @@
-//! As many connections at once as an engine takes.
+//! As many connections at once as an engine accepts.
 
 use wafengine::wire::{Reply, Request, Why};
 
@@ -6,11 +6,11 @@ use crate::support::order::shell;
 use crate::support::peer::{bytes_of, hello, Peer};
 use crate::support::sandbox::{wait_until, Sandbox};
 
-/// Above the number of connections that an engine takes, the next is refused for that and the others are served.
+/// If an engine has the most connections that it accepts, the next one is refused with this reason, and the others are served.
 #[test]
 fn there_are_only_so_many_connections() {
     let sandbox = Sandbox::new();
-    // The engine takes as many as it may; we need as many at our end.
+    // The engine accepts as many as it has descriptors for. We need as many.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     if limit.maximum.is_some_and(|max| max < 12_000) {
         return eprintln!("not tried: too few descriptors are allowed here");
@@ -22,7 +22,7 @@ fn there_are_only_so_many_connections() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
     sandbox.start();
     let mut first = sandbox.client(1);
-    // Those that greet stay, however long the rest takes.
+    // Connections that have sent a greeting stay open during the whole loop.
     let mut crowd: Vec<Peer> = Vec::new();
     let refused = loop {
         assert!(crowd.len() < 5000, "nobody is ever refused");

@@ -1,5 +1,5 @@
-//! As many connections and commands as an engine takes. This is a program of its own: it raises the limit of descriptors of its
-//! process, and opens thousands of them.
+//! The most connections and commands of an engine. This is a separate program, because it raises the descriptor limit of its
+//! process, and opens thousands of descriptors.
 
 #[path = "../support/mod.rs"]
 mod support;

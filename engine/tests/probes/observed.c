@@ -1,4 +1,4 @@
-/* Does what it is told, so that it can be seen whether that is noted. */
+/* Does what its first argument says, so that tests can check whether that is recorded. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -190,7 +190,7 @@ int main(int argc, char **argv) {
 			/* until the test closes the other end */
 			return read(0, buffer, 1) != 0;
 		}
-		/* its access is noted before this ends */
+		/* the child's access must be recorded before this process ends */
 		for (;;) {
 			int file = open(argv[2], O_RDONLY);
 			if (file >= 0)

@@ -1,4 +1,4 @@
-/* A program that does before main what makes parking worth while, and then shows what it has, or does what it is told. */
+/* Works so long before main that parking is worth while. Then it prints its context, or does what its first argument says. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -81,7 +81,7 @@ static void show_files(void) {
 	}
 }
 
-/* The lines of a file of the kernel's in which a word is, if it has that file. */
+/* Prints the lines of a file in /proc that contain a word, if there is such a file. */
 static void show_lines(const char *path, const char *word) {
 	char line[256];
 	FILE *file = fopen(path, "re");
@@ -247,7 +247,7 @@ static int copy(void) {
 	return 0;
 }
 
-/* Notes itself and a child of it, and waits for ever. */
+/* Writes the numbers of this process and a child to a file. Both wait for ever. */
 static int nest(const char *path) {
 	char text[64];
 	pid_t child = fork();

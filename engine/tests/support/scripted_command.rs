@@ -11,7 +11,7 @@ use wafengine::facts::environment::Environment;
 use wafengine::facts::fact::{Fact, Kind};
 use wafengine::facts::path::Place;
 use wafengine::facts::status::Stamp;
-use wafengine::facts::world::{Room, View, World};
+use wafengine::facts::world::{Capacity, View, World};
 use wafengine::observe::access::{Access, Mode, What};
 use wafengine::wire::Strings;
 
@@ -66,7 +66,7 @@ impl ScriptedCommand {
         ScriptedCommand {
             folder: root.display().to_string(),
             root,
-            world: World::new(Room::default()),
+            world: World::new(Capacity::default()),
             policy,
             base: None,
             outputs: None,

@@ -1,18 +1,16 @@
-//! LMDB, by heed. Without a sync it leaves the last seconds to a power cut, as ours does.
+//! LMDB, by heed. Without synchronization, a power failure loses the last seconds, as in our store.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 use heed::types::Bytes;
 use heed::{EnvFlags, EnvOpenOptions};
 
-use crate::peer::{is_right, Found, Peer, See};
-use crate::work::{Any, Item, Key};
+use crate::peer::{is_right, Found, Peer, Visit};
+use crate::work::{Item, Key, Outcome};
 
-/// It must be fixed in advance.
+/// The maximum size of the file, which must be fixed in advance.
 const MAP: usize = 64 << 30;
-/// Results that are removed at once, as many as ours.
+/// How many results are removed together, as in our store.
 const BATCH: usize = 64;
 
 pub struct Lmdb<const SYNCED: bool> {
@@ -21,7 +19,7 @@ pub struct Lmdb<const SYNCED: bool> {
 }
 
 impl<const SYNCED: bool> Peer for Lmdb<SYNCED> {
-    fn open(folder: &Path) -> Any<Self> {
+    fn open(folder: &Path) -> Outcome<Self> {
         let flags = if SYNCED { EnvFlags::empty() } else { EnvFlags::NO_SYNC };
         // SAFETY: this process opens the folder once, and nothing else writes into its files.
         let environment = unsafe { EnvOpenOptions::new().map_size(MAP).flags(flags).open(folder)? };
@@ -31,7 +29,7 @@ impl<const SYNCED: bool> Peer for Lmdb<SYNCED> {
         Ok(Lmdb { environment, table })
     }
 
-    fn put(&self, item: &Item) -> Any<()> {
+    fn put(&self, item: &Item) -> Outcome<()> {
         let mut change = self.environment.write_txn()?;
         let mut entry = blake3::hash(&item.entry).as_bytes().to_vec();
         entry.extend_from_slice(&item.entry);
@@ -42,7 +40,7 @@ impl<const SYNCED: bool> Peer for Lmdb<SYNCED> {
         Ok(change.commit()?)
     }
 
-    fn get(&self, key: &Key, has_object: bool, see: See) -> Any<Found> {
+    fn get(&self, key: &Key, has_object: bool, visit: Visit) -> Outcome<Found> {
         let look = self.environment.read_txn()?;
         let Some((digest, entry)) = self.table.get(&look, key)?.and_then(|bytes| bytes.split_at_checked(32)) else {
             return Ok(Found::Missing);
@@ -51,7 +49,7 @@ impl<const SYNCED: bool> Peer for Lmdb<SYNCED> {
             return Ok(Found::Wrong);
         }
         if !has_object {
-            see(entry, None);
+            visit(entry, None);
             return Ok(Found::Right);
         }
         let Some(object) = self.table.get(&look, &entry[..32])? else {
@@ -60,28 +58,12 @@ impl<const SYNCED: bool> Peer for Lmdb<SYNCED> {
         if !is_right(object, &entry[..32]) {
             return Ok(Found::Wrong);
         }
-        see(entry, Some(object));
+        visit(entry, Some(object));
         Ok(Found::Right)
     }
 
-    fn restore(&self, key: &Key, mut target: &File) -> Any<()> {
-        let mut written = Ok(());
-        let found = self.get(key, true, &mut |_, object| {
-            written = object.map_or(Ok(()), |bytes| target.write_all(bytes));
-        })?;
-        written?;
-        match found {
-            Found::Right => Ok(()),
-            Found::Missing | Found::Wrong => Err("the object is not there".into()),
-        }
-    }
-
-    fn link(&self, _key: &Key, _target: &Path) -> Option<Any<()>> {
-        None
-    }
-
-    /// Its file never becomes smaller.
-    fn evict(&mut self, oldest: &[(Key, Option<Key>)]) -> Any<()> {
+    /// The file never becomes smaller.
+    fn evict(&mut self, oldest: &[(Key, Option<Key>)]) -> Outcome<()> {
         for batch in oldest.chunks(BATCH) {
             let mut change = self.environment.write_txn()?;
             for (key, object) in batch {

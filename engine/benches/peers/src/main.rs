@@ -4,7 +4,7 @@
 //! store-peers STORE FOLDER SMALL LARGE RESTORED fill              puts all results
 //!                                               write             the same, and prints a line after each
 //!                                               add FIRST COUNT   puts more small ones, as one writer of several
-//!                                               read COUNT        opens, and gets so many
+//!                                               read COUNT        opens, and gets this many
 //!                                               restore TARGET    opens, and writes objects of 2 MiB to files in a new folder
 //!                                               evict             removes the older half
 //!                                               check FIRST COUNT opens, gets these, and compares them with what was put
@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 use std::{env, io};
 
 use peer::{Found, Peer};
-use work::{mixed, Any, Counts, Key};
+use work::{mixed, Counts, Key, Outcome};
 
 type Values = Vec<(&'static str, f64)>;
 
 const USAGE: &str =
     "usage: store-peers our-store|lmdb|lmdb-sync|redb|redb-sync FOLDER SMALL LARGE RESTORED ACT [ARGUMENT ...]";
 
-fn main() -> Any<()> {
+fn main() -> Outcome<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [store, folder, small, large, restored, act, rest @ ..] = arguments.as_slice() else {
         return Err(USAGE.into());
@@ -61,8 +61,8 @@ fn main() -> Any<()> {
     Ok(())
 }
 
-fn run<P: Peer>(folder: &Path, counts: Counts, act: &str, rest: &[String]) -> Any<Values> {
-    let number = |at: usize| -> Any<usize> { Ok(rest.get(at).ok_or(USAGE)?.parse()?) };
+fn run<P: Peer>(folder: &Path, counts: Counts, act: &str, rest: &[String]) -> Outcome<Values> {
+    let number = |at: usize| -> Outcome<usize> { Ok(rest.get(at).ok_or(USAGE)?.parse()?) };
     match act {
         "fill" => fill::<P>(folder, counts),
         "write" => write::<P>(folder, counts),
@@ -75,9 +75,9 @@ fn run<P: Peer>(folder: &Path, counts: Counts, act: &str, rest: &[String]) -> An
     }
 }
 
-fn fill<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
+fn fill<P: Peer>(folder: &Path, counts: Counts) -> Outcome<Values> {
     let store = P::open(folder)?;
-    let put = |numbers: std::ops::Range<usize>| -> Any<f64> {
+    let put = |numbers: std::ops::Range<usize>| -> Outcome<f64> {
         let (mut time, count) = (Duration::ZERO, numbers.len());
         for number in numbers {
             let item = counts.result(number);
@@ -93,8 +93,8 @@ fn fill<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
     Ok(vec![("put_small", small), ("put_large", large)])
 }
 
-/// What has a line is acknowledged: it must be there after `kill -9`.
-fn write<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
+/// Prints a line for each result that is stored, and so must be there after `kill -9`.
+fn write<P: Peer>(folder: &Path, counts: Counts) -> Outcome<Values> {
     let store = P::open(folder)?;
     for number in 0..counts.all() {
         store.put(&counts.result(number))?;
@@ -104,7 +104,7 @@ fn write<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
     Ok(Values::new())
 }
 
-fn add<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> Any<Values> {
+fn add<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> Outcome<Values> {
     let store = P::open(folder)?;
     for number in first..first + count {
         store.put(&counts.result(number))?;
@@ -112,13 +112,13 @@ fn add<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> An
     Ok(vec![("added", count as f64)])
 }
 
-fn read<P: Peer>(folder: &Path, counts: Counts, count: usize) -> Any<Values> {
+fn read<P: Peer>(folder: &Path, counts: Counts, count: usize) -> Outcome<Values> {
     let before = resident();
     let start = Instant::now();
     let store = P::open(folder)?;
     let open = start.elapsed();
     let memory = resident().saturating_sub(before);
-    let get = |first: usize, all: usize| -> Any<f64> {
+    let get = |first: usize, all: usize| -> Outcome<f64> {
         let count = count.min(all);
         let numbers: Vec<usize> = (0..count).map(|n| first + mixed(n, all)).collect();
         let keys: Vec<(Key, bool)> = numbers.iter().map(|n| (work::key(*n), *n >= counts.small)).collect();
@@ -151,11 +151,11 @@ fn read<P: Peer>(folder: &Path, counts: Counts, count: usize) -> Any<Values> {
     ])
 }
 
-fn restore<P: Peer>(folder: &Path, counts: Counts, target: &Path) -> Any<Values> {
+fn restore<P: Peer>(folder: &Path, counts: Counts, target: &Path) -> Outcome<Values> {
     fs::create_dir_all(target)?;
     let store = P::open(folder)?;
     let keys: Vec<Key> = (counts.all() - counts.restored..counts.all()).map(work::key).collect();
-    // The first time all is read from the disk, if it must be.
+    // The first round reads everything from the disk, so that the measured round finds it in memory.
     for key in &keys {
         store.get(key, true, &mut |_, _| {})?;
     }
@@ -175,7 +175,7 @@ fn restore<P: Peer>(folder: &Path, counts: Counts, target: &Path) -> Any<Values>
     Ok(values)
 }
 
-fn evict<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
+fn evict<P: Peer>(folder: &Path, counts: Counts) -> Outcome<Values> {
     let mut store = P::open(folder)?;
     let sizes: Vec<usize> = (0..counts.all()).map(|number| counts.result(number).size()).collect();
     let half = sizes.iter().sum::<usize>() / 2;
@@ -194,7 +194,7 @@ fn evict<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
     Ok(vec![("evict", start.elapsed().as_secs_f64() * 1e6)])
 }
 
-fn check<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> Any<Values> {
+fn check<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> Outcome<Values> {
     let store = P::open(folder)?;
     let (mut right, mut missing, mut wrong, mut failed) = (0, 0, 0, 0);
     for number in first..first + count {
@@ -219,12 +219,12 @@ fn check<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> 
     Ok(values.map(|(name, count)| (name, f64::from(count))).into())
 }
 
-/// Microseconds.
+/// The average time, in microseconds.
 fn each(time: Duration, times: usize) -> f64 {
     time.as_secs_f64() * 1e6 / times.max(1) as f64
 }
 
-/// What the process holds in memory.
+/// The resident memory of this process, in bytes.
 fn resident() -> usize {
     let status = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = status.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());

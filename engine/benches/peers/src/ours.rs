@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Blob, Compression, Parcel, Settings, Store};
 
-use crate::peer::{Found, Peer, See};
-use crate::work::{Any, Item, Key};
+use crate::peer::{Found, Peer, Visit};
+use crate::work::{Item, Key, Outcome};
 
-/// Of an eviction, which is done by a thread of the store's.
+/// How long an eviction, which a thread of the store does, may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(2);
-/// It is over when nothing has become smaller for so long, which counts as its time, too.
+/// An eviction is over when the size was constant for this long. The measured time includes this.
 const SETTLED: Duration = Duration::from_millis(50);
 
 pub struct Ours {
@@ -22,7 +22,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    fn object(&self, key: &Key) -> Any<Blob> {
+    fn object(&self, key: &Key) -> Outcome<Blob> {
         let digest = self.entry(key).and_then(|entry| digest_in(&entry));
         let blob = digest.and_then(|digest| self.store.open_blob(&digest));
         blob.ok_or_else(|| "the object is not there".into())
@@ -38,7 +38,7 @@ fn digest_in(entry: &[u8]) -> Option<Digest> {
 }
 
 impl Peer for Ours {
-    fn open(folder: &Path) -> Any<Ours> {
+    fn open(folder: &Path) -> Outcome<Ours> {
         let settings = Settings {
             max_size: u64::MAX,
             compression: Compression::Off,
@@ -47,7 +47,7 @@ impl Peer for Ours {
         Ok(Ours { store })
     }
 
-    fn put(&self, item: &Item) -> Any<()> {
+    fn put(&self, item: &Item) -> Outcome<()> {
         let parcel = item.object.as_ref().map(|(_, bytes)| Parcel::of(bytes));
         let needs: Vec<Digest> = parcel.iter().map(|parcel| parcel.digest).collect();
         let parcels = parcel.into_iter().collect();
@@ -56,31 +56,32 @@ impl Peer for Ours {
         Ok(())
     }
 
-    fn get(&self, key: &Key, has_object: bool, see: See) -> Any<Found> {
+    fn get(&self, key: &Key, has_object: bool, visit: Visit) -> Outcome<Found> {
         let Some(entry) = self.entry(key) else {
             return Ok(Found::Missing);
         };
         if !has_object {
-            see(&entry, None);
+            visit(&entry, None);
             return Ok(Found::Right);
         }
         let blob = digest_in(&entry).and_then(|digest| self.store.open_blob(&digest));
         let object = blob.and_then(Blob::into_bytes);
-        object.iter().for_each(|object| see(&entry, Some(object)));
+        object.iter().for_each(|object| visit(&entry, Some(object)));
         Ok(object.map_or(Found::Missing, |_| Found::Right))
     }
 
-    fn restore(&self, key: &Key, target: &File) -> Any<()> {
+    fn restore(&self, key: &Key, target: &File) -> Outcome<()> {
         Ok(self.object(key)?.write_to(target)?)
     }
 
-    fn link(&self, key: &Key, target: &Path) -> Option<Any<()>> {
+    fn link(&self, key: &Key, target: &Path) -> Option<Outcome<()>> {
         let linked = self.object(key).and_then(|blob| Ok(blob.link_to(target, 0o444)?));
         Some(linked)
     }
 
-    /// By its limit: what was used longest ago goes until eight tenths of the limit are left, which is half.
-    fn evict(&mut self, _oldest: &[(Key, Option<Key>)]) -> Any<()> {
+    /// Sets a limit. The store then removes the least recently used results until eight tenths of the limit are left, which
+    /// is half of all.
+    fn evict(&mut self, _oldest: &[(Key, Option<Key>)]) -> Outcome<()> {
         let limit = self.store.usage().size / 8 * 5;
         let start = Instant::now();
         self.store.set_max_size(limit);

@@ -1,16 +1,14 @@
 //! redb.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 use redb::{Database, Durability, TableDefinition};
 
-use crate::peer::{is_right, Found, Peer, See};
-use crate::work::{Any, Item, Key};
+use crate::peer::{is_right, Found, Peer, Visit};
+use crate::work::{Item, Key, Outcome};
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("results");
-/// Results that are removed at once, as many as ours.
+/// How many results are removed together, as in our store.
 const BATCH: usize = 64;
 
 pub struct Redb<const SYNCED: bool> {
@@ -24,7 +22,7 @@ impl<const SYNCED: bool> Redb<SYNCED> {
         Durability::Eventual
     };
 
-    fn begin(&self) -> Any<redb::WriteTransaction> {
+    fn begin(&self) -> Outcome<redb::WriteTransaction> {
         let mut change = self.database.begin_write()?;
         change.set_durability(Self::DURABILITY);
         Ok(change)
@@ -32,12 +30,12 @@ impl<const SYNCED: bool> Redb<SYNCED> {
 }
 
 impl<const SYNCED: bool> Peer for Redb<SYNCED> {
-    fn open(folder: &Path) -> Any<Self> {
+    fn open(folder: &Path) -> Outcome<Self> {
         let database = Database::create(folder.join("redb"))?;
         Ok(Redb { database })
     }
 
-    fn put(&self, item: &Item) -> Any<()> {
+    fn put(&self, item: &Item) -> Outcome<()> {
         let change = self.begin()?;
         {
             let mut table = change.open_table(TABLE)?;
@@ -51,7 +49,7 @@ impl<const SYNCED: bool> Peer for Redb<SYNCED> {
         Ok(change.commit()?)
     }
 
-    fn get(&self, key: &Key, has_object: bool, see: See) -> Any<Found> {
+    fn get(&self, key: &Key, has_object: bool, visit: Visit) -> Outcome<Found> {
         let table = match self.database.begin_read()?.open_table(TABLE) {
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Found::Missing),
             table => table?,
@@ -66,7 +64,7 @@ impl<const SYNCED: bool> Peer for Redb<SYNCED> {
             return Ok(Found::Wrong);
         }
         if !has_object {
-            see(entry, None);
+            visit(entry, None);
             return Ok(Found::Right);
         }
         let Some(object) = table.get(&entry[..32])? else {
@@ -75,28 +73,12 @@ impl<const SYNCED: bool> Peer for Redb<SYNCED> {
         if !is_right(object.value(), &entry[..32]) {
             return Ok(Found::Wrong);
         }
-        see(entry, Some(object.value()));
+        visit(entry, Some(object.value()));
         Ok(Found::Right)
     }
 
-    fn restore(&self, key: &Key, mut target: &File) -> Any<()> {
-        let mut written = Ok(());
-        let found = self.get(key, true, &mut |_, object| {
-            written = object.map_or(Ok(()), |bytes| target.write_all(bytes));
-        })?;
-        written?;
-        match found {
-            Found::Right => Ok(()),
-            Found::Missing | Found::Wrong => Err("the object is not there".into()),
-        }
-    }
-
-    fn link(&self, _key: &Key, _target: &Path) -> Option<Any<()>> {
-        None
-    }
-
-    /// Its file becomes smaller when it is compacted, which nothing else may happen beside.
-    fn evict(&mut self, oldest: &[(Key, Option<Key>)]) -> Any<()> {
+    /// Compaction makes the file smaller. It needs exclusive access.
+    fn evict(&mut self, oldest: &[(Key, Option<Key>)]) -> Outcome<()> {
         for batch in oldest.chunks(BATCH) {
             let change = self.begin()?;
             {
@@ -110,7 +92,7 @@ impl<const SYNCED: bool> Peer for Redb<SYNCED> {
             }
             change.commit()?;
         }
-        // Each call moves some pages, and tells whether it has.
+        // Each call moves some pages, and returns whether it has moved any.
         while self.database.compact()? {}
         Ok(())
     }

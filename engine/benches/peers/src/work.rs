@@ -1,19 +1,19 @@
-//! What all stores are given: results of commands, as the engine stores them, and of which each number always gives the same.
+//! The results that are stored in all stores, like the engine's results of commands. A number always gives the same result.
 //!
-//! A result is an entry of 1 to 4 KiB, which tells what the command depended on. The larger ones also have an object.
+//! A result is an entry of 1 to 4 KiB. The larger results also have an object.
 
 use std::ops::Range;
 
-pub type Any<T> = Result<T, Box<dyn std::error::Error>>;
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 pub type Key = [u8; 32];
 
 const KIB: u64 = 1 << 10;
 const ENTRY: Range<u64> = KIB..4 * KIB;
 const OBJECT: Range<u64> = 10 * KIB..2048 * KIB;
-/// Of the objects that are written to files.
+/// The size of the objects that are written to files.
 pub const RESTORED: usize = 2048 * KIB as usize;
 
-/// How many results there are: first those that are only an entry, then those with an object, then those with one of 2 MiB.
+/// The numbers of results: first those with only an entry, then those with an object, then those with an object of 2 MiB.
 #[derive(Clone, Copy)]
 pub struct Counts {
     pub small: usize,
@@ -66,13 +66,13 @@ impl Item {
     }
 }
 
-/// Sizes as they are found: as many from 10 to 20 KiB as from 1 to 2 MiB.
+/// A realistic distribution of sizes: as many from 10 to 20 KiB as from 1 to 2 MiB.
 fn between(sizes: &Range<u64>, share: f64) -> usize {
     let ratio = sizes.end as f64 / sizes.start as f64;
     (sizes.start as f64 * ratio.powf(share)) as usize
 }
 
-/// Of a result.
+/// The key of a result.
 pub fn key(number: usize) -> Key {
     key_of(number as u64, 0)
 }
@@ -83,7 +83,7 @@ fn key_of(number: u64, purpose: u8) -> Key {
     *blake3::hash(&text).as_bytes()
 }
 
-/// As little compressible as digests, so that no store is helped by packing.
+/// Bytes that cannot be compressed, so that compression helps no store.
 fn bytes_of(number: u64, purpose: u8, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     let mut hasher = blake3::Hasher::new();
@@ -91,7 +91,7 @@ fn bytes_of(number: u64, purpose: u8, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Each number once, in no order of the disk.
+/// Each number once, in an order unlike that on the disk.
 pub fn mixed(number: usize, count: usize) -> usize {
     let step = (7919..).find(|step| gcd(*step, count) == 1).unwrap_or(1);
     number * step % count

@@ -1,6 +1,7 @@
 use super::reader::UNSEEN_CHILD;
 use super::record::REFUSED;
 use super::*;
+use crate::observe::access::What;
 
 /// A record as the library writes it, except for its first word.
 fn record(kind: u16, process: u32, detail: u32, first: &[u8], second: &[u8]) -> Bytes {
@@ -187,7 +188,7 @@ fn a_look_at_an_empty_path_says_nothing() {
 }
 
 #[test]
-fn a_berth_with_a_gap_is_not_used_again() {
+fn a_region_with_a_gap_is_not_used_again() {
     let arena = Arena::new(1).unwrap();
     let trace_region = arena.reserve().unwrap();
     put(&trace_region, &[begin(PROCESS, 1)]);
@@ -197,7 +198,7 @@ fn a_berth_with_a_gap_is_not_used_again() {
 }
 
 #[test]
-fn a_berth_that_is_dropped_or_finished_is_free_again() {
+fn a_region_that_is_dropped_or_finished_is_free_again() {
     let arena = Arena::new(1).unwrap();
     let first = arena.reserve().unwrap();
     let place = first.place();
@@ -219,7 +220,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn whatever_is_in_a_slot_it_is_read_without_harm() {
+fn any_bytes_in_a_region_are_read_without_harm() {
     let mut state = 0x9e37_79b9_7f4a_7c15;
     for _ in 0..20_000 {
         let trace_region = Arena::new(1).unwrap().reserve().unwrap();

@@ -1,4 +1,4 @@
-//! The body of a request: which of the bytes that come are content, and where it ends.
+//! The body of a request: which bytes are content, and where it ends.
 //!
 //! Pure.
 
@@ -10,26 +10,26 @@ const TRAILER: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes are left.
+    /// This many bytes are left.
     Length(u64),
-    /// A chunk's length comes next.
+    /// The length of a chunk comes next.
     Size,
-    /// So many bytes of a chunk are left.
+    /// This many bytes of a chunk are left.
     Chunk(u64),
-    /// The end of a chunk's line comes next.
+    /// The line end after a chunk comes next.
     ChunkEnd,
-    /// Lines up to an empty one, of which so many bytes have come.
+    /// Lines up to an empty one; so far they had this many bytes.
     Trailer(usize),
     Over,
 }
 
-/// What the input begins with.
+/// The beginning of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part<'a> {
     Content(&'a [u8]),
-    /// So many bytes that are no content.
+    /// This many bytes are not content.
     Frame(usize),
-    Wants,
+    NeedsInput,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Body {
 
     pub fn take<'a>(&mut self, input: &'a [u8]) -> Result<Part<'a>, Broken> {
         match self {
-            Body::Over => Ok(Part::Wants),
+            Body::Over => Ok(Part::NeedsInput),
             Body::Length(left) => {
                 let content = cut(input, left);
                 if *left == 0 {
@@ -63,7 +63,7 @@ impl Body {
             }
             Body::Size => {
                 let Some(line) = line(input)? else {
-                    return Ok(Part::Wants);
+                    return Ok(Part::NeedsInput);
                 };
                 *self = match size(line)? {
                     0 => Body::Trailer(0),
@@ -72,7 +72,7 @@ impl Body {
                 Ok(Part::Frame(line.len() + 2))
             }
             Body::ChunkEnd => match line(input)? {
-                None => Ok(Part::Wants),
+                None => Ok(Part::NeedsInput),
                 Some(b"") => {
                     *self = Body::Size;
                     Ok(Part::Frame(2))
@@ -81,7 +81,7 @@ impl Body {
             },
             Body::Trailer(length) => {
                 let Some(line) = line(input)? else {
-                    return Ok(Part::Wants);
+                    return Ok(Part::NeedsInput);
                 };
                 *length += line.len() + 2;
                 match (line, *length) {
@@ -103,12 +103,12 @@ fn cut<'a>(input: &'a [u8], left: &mut u64) -> Part<'a> {
     let size = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
     *left -= size as u64;
     match size {
-        0 => Part::Wants,
+        0 => Part::NeedsInput,
         size => Part::Content(&input[..size]),
     }
 }
 
-/// Up to the end of a line, without it.
+/// The first line, without its end.
 fn line(input: &[u8]) -> Result<Option<&[u8]>, Broken> {
     let end = input.iter().take(LINE).position(|byte| *byte == b'\n');
     match end {
@@ -118,7 +118,7 @@ fn line(input: &[u8]) -> Result<Option<&[u8]>, Broken> {
     }
 }
 
-/// Hexadecimal digits, and perhaps extensions.
+/// The size of a chunk: hexadecimal digits, perhaps with extensions after them.
 fn size(line: &[u8]) -> Result<u64, Broken> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
@@ -130,7 +130,7 @@ fn size(line: &[u8]) -> Result<u64, Broken> {
 mod tests {
     use super::*;
 
-    /// The content, and what is left, when it comes in pieces of this size.
+    /// The content and the bytes after it, for a stream that comes in pieces of this size.
     fn read(framing: Framing, stream: &[u8], piece: usize) -> Result<(Vec<u8>, Vec<u8>), Broken> {
         let mut body = Body::new(framing);
         let (mut content, mut waiting) = (Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ mod tests {
             waiting.extend_from_slice(piece);
             loop {
                 let used = match body.take(&waiting)? {
-                    Part::Wants => break,
+                    Part::NeedsInput => break,
                     Part::Frame(used) => used,
                     Part::Content(bytes) => {
                         content.extend_from_slice(bytes);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_it_says_however_it_comes() {
+    fn a_body_ends_where_it_says_in_pieces_of_any_size() {
         let chunks = b"5\r\nhello\r\n1;x=y\r\n!\r\n00\r\nTrailer: t\r\n\r\nGET";
         for piece in 1..=chunks.len() {
             let found = read(Framing::Chunks, chunks, piece).unwrap();
@@ -179,7 +179,7 @@ mod tests {
             let mut rest = stream;
             let broken = loop {
                 match body.take(rest) {
-                    Ok(Part::Wants) => break false,
+                    Ok(Part::NeedsInput) => break false,
                     Ok(Part::Frame(used)) => rest = &rest[used..],
                     Ok(Part::Content(bytes)) => rest = &rest[bytes.len()..],
                     Err(Broken) => break true,

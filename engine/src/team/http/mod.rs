@@ -1,6 +1,6 @@
-//! The dialect of other people's caches: ccache's HTTP storage, Bazel's `/ac` and `/cas`, and as much of WebDAV as sccache needs.
+//! The dialect of HTTP caches: ccache's HTTP storage, Bazel's `/ac` and `/cas`, and the part of WebDAV that sccache needs.
 //!
-//! A path is a name in the token's namespace, whatever its form: what is put there replaces what was there.
+//! Each path is a name in the token's namespace. A new value replaces the old one.
 
 pub mod body;
 mod reply;
@@ -11,14 +11,13 @@ use sha2::{Digest as _, Sha256};
 
 use self::body::{Body, Part};
 use self::reply::Staying;
-use super::dialect::{Step, Talk};
-use super::disk_threads::{Done, Job};
-use super::hot::Form;
-use super::metrics::{Language, Outcome, Turned};
+use super::dialect::{Dialect, Step};
+use super::disk_threads::Done;
+use super::metrics::{Language, Outcome, Rejection};
 use super::outbox::{Body as Content, Wrapping};
 use super::shared::{Admission, Exchange};
 use super::upload::Upload;
-use super::value_store::{keeping, Look, NotStored, Place};
+use super::value_store::{store_job, Lookup, NamespacedKey, NotStored};
 use crate::bytes::digest::Digest;
 use crate::bytes::fields::Malformed;
 use crate::http::asker::Elsewhere;
@@ -26,10 +25,11 @@ use crate::http::head::{self, Framing, Head, Method, Port, METHODS};
 use crate::http::Refused;
 use crate::room::NotKept;
 
-/// The most that comes with requests that bring nothing to be stored.
+/// The largest body of a request that stores nothing.
 const SPARE: u64 = 64 << 10;
+const XML: &str = "application/xml; charset=utf-8";
 
-/// What the team's server takes.
+/// The requests that a team's server accepts.
 pub const PORT: Port = Port {
     methods: &METHODS,
     other_methods: "no such method here",
@@ -41,7 +41,7 @@ pub const PORT: Port = Port {
 #[derive(Default)]
 pub struct Http {
     state: State,
-    /// What was shown with the request before, which nearly all show again.
+    /// The token of the previous request. Most requests repeat it.
     shown: Option<Vec<u8>>,
 }
 
@@ -49,60 +49,68 @@ pub struct Http {
 enum State {
     #[default]
     Idle,
-    Body(Box<Coming>),
-    /// A porter is at it; so many bytes are to be stored.
-    Away(Head, u64),
+    Body(Box<Incoming>),
+    /// A job is being done; this many bytes are to be stored.
+    HasJob(Head, u64),
     Closing,
 }
 
-/// What a content's SHA-256 is so far, and what it has to be.
+/// The SHA-256 of the content so far, and the one that it must have.
 type Sum = (Sha256, [u8; 32]);
 
-/// A request whose body is coming.
-struct Coming {
+/// A request whose body is being received.
+struct Incoming {
     head: Head,
     body: Body,
-    /// What is to be stored, and the digest that its name tells.
+    /// The content to be stored, and its digest if the name contains one.
     upload: Option<(Upload, Option<Sum>)>,
     length: u64,
 }
 
-impl Talk for Http {
+impl Dialect for Http {
     fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
         match std::mem::take(&mut self.state) {
             State::Idle => match head::parse(input, &exchange.shared.names, &PORT) {
-                Ok(None) => Ok(Step::Wants),
+                Ok(None) => Ok(Step::NeedsInput),
                 Ok(Some((head, length))) => Ok(self.begin(head, length, exchange)),
                 Err(Refused(status, words)) => {
                     if matches!(status, 403 | 421) {
-                        exchange.shared.metrics.turn(Turned::Elsewhere);
+                        exchange.shared.metrics.count_rejection(Rejection::Elsewhere);
                         log::debug!("{}: {words}", exchange.peer);
                     }
                     reply::words(exchange.out.bytes(), status, words, Staying::Not);
-                    Ok(Step::Last(input.len()))
+                    Ok(Step::Close(input.len()))
                 }
             },
-            State::Body(coming) => Ok(self.go_on(coming, input, exchange)),
-            State::Closing => Ok(Step::Last(0)),
-            away => {
-                self.state = away;
-                Ok(Step::Held)
+            State::Body(incoming) => Ok(self.go_on(incoming, input, exchange)),
+            State::Closing => Ok(Step::Close(0)),
+            has_job => {
+                self.state = has_job;
+                Ok(Step::Waits)
             }
         }
     }
 
     fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed> {
-        if let State::Away(head, length) = std::mem::take(&mut self.state) {
+        if let State::HasJob(head, length) = std::mem::take(&mut self.state) {
             match done {
-                Done::Opened(content) => self.tell(&head, content, exchange),
-                Done::Stored(stored) => self.tell_stored(&head, length, &stored, exchange),
+                Done::Opened(content) => self.reply_content(&head, content, exchange),
+                Done::Stored(stored) => self.reply_stored(&head, length, &stored, exchange),
             }
         }
         Ok(())
     }
 
-    fn is_midway(&self) -> bool {
+    fn is_in_request(&self) -> bool {
         matches!(self.state, State::Body(_))
+    }
+}
+
+/// The largest body of this request.
+fn limit(head: &Head, exchange: &Exchange<'_>) -> u64 {
+    match head.method {
+        Method::Put => exchange.shared.limits.blob,
+        _ => SPARE,
     }
 }
 
@@ -117,39 +125,34 @@ fn staying(head: &Head, exchange: &Exchange<'_>) -> Staying {
 impl Http {
     fn begin(&mut self, head: Head, used: usize, exchange: &mut Exchange<'_>) -> Step {
         let has_body = head.framing != Framing::Length(0);
-        let limit = if head.method == Method::Put {
-            exchange.shared.limits.blob
-        } else {
-            SPARE
-        };
-        if let Err(Refused(status, words)) = self.permit(&head, limit, exchange) {
+        if let Err(Refused(status, words)) = self.permit(&head, exchange) {
             if has_body {
                 reply::words(exchange.out.bytes(), status, words, Staying::Not);
-                return Step::Last(used);
+                return Step::Close(used);
             }
-            self.say(&head, status, words, exchange);
-            return Step::Took(used);
+            self.reply(&head, status, words, exchange);
+            return Step::Used(used);
         }
         if head.expects && has_body {
             exchange.out.bytes().extend(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        let coming = Coming {
+        let incoming = Incoming {
             body: Body::new(head.framing),
             upload: (head.method == Method::Put).then(|| {
                 let sum = sum_of(&head.path).map(|sum| (Sha256::new(), sum));
-                (exchange.shared.dock.begin(), sum)
+                (exchange.shared.uploads.begin(), sum)
             }),
             length: 0,
             head,
         };
         match has_body {
-            true => self.state = State::Body(Box::new(coming)),
-            false => self.answer(coming, exchange),
+            true => self.state = State::Body(Box::new(incoming)),
+            false => self.answer(incoming, exchange),
         }
-        Step::Took(used)
+        Step::Used(used)
     }
 
-    fn permit(&mut self, head: &Head, limit: u64, exchange: &mut Exchange<'_>) -> Result<(), Refused> {
+    fn permit(&mut self, head: &Head, exchange: &mut Exchange<'_>) -> Result<(), Refused> {
         let is_report = matches!(head.path.as_str(), "/metrics" | "/status");
         let is_free = is_report && exchange.shared.are_metrics_open && exchange.peer.ip().is_loopback();
         if !is_free {
@@ -160,7 +163,7 @@ impl Http {
             }
         }
         match head.framing {
-            Framing::Length(length) if length > limit => Err(Refused(413, "too large")),
+            Framing::Length(length) if length > limit(head, exchange) => Err(Refused(413, "too large")),
             _ if head.method == Method::Put && (is_report || head.path.ends_with('/')) => {
                 Err(Refused(405, "nothing is put there"))
             }
@@ -175,88 +178,76 @@ impl Http {
         exchange.admission.clone()
     }
 
-    fn go_on(&mut self, mut coming: Box<Coming>, input: &[u8], exchange: &mut Exchange<'_>) -> Step {
-        let bytes = match coming.body.take(input) {
+    fn go_on(&mut self, mut incoming: Box<Incoming>, input: &[u8], exchange: &mut Exchange<'_>) -> Step {
+        let bytes = match incoming.body.take(input) {
             Err(body::Broken) => return self.fail(400, "broken chunks", input, exchange),
-            Ok(Part::Wants) => {
-                self.state = State::Body(coming);
-                return Step::Wants;
+            Ok(Part::NeedsInput) => {
+                self.state = State::Body(incoming);
+                return Step::NeedsInput;
             }
             Ok(Part::Frame(used)) => {
-                self.put_back(coming, exchange);
-                return Step::Took(used);
+                self.put_back(incoming, exchange);
+                return Step::Used(used);
             }
             Ok(Part::Content(bytes)) => bytes,
         };
-        coming.length += bytes.len() as u64;
-        let limit = if coming.upload.is_some() {
-            exchange.shared.limits.blob
-        } else {
-            SPARE
-        };
-        if coming.length > limit {
+        incoming.length += bytes.len() as u64;
+        if incoming.length > limit(&incoming.head, exchange) {
             return self.fail(413, "too large", input, exchange);
         }
-        if let Some((upload, sum)) = &mut coming.upload {
+        if let Some((upload, sum)) = &mut incoming.upload {
             sum.iter_mut().for_each(|(hasher, _)| hasher.update(bytes));
-            if let Err(error) = exchange.shared.dock.add(upload, bytes) {
+            if let Err(error) = exchange.shared.uploads.add(upload, bytes) {
                 log::warn!("take an upload: {error}");
                 return self.fail(507, "no room for it", input, exchange);
             }
         }
-        self.put_back(coming, exchange);
-        Step::Took(bytes.len())
+        self.put_back(incoming, exchange);
+        Step::Used(bytes.len())
     }
 
-    fn put_back(&mut self, coming: Box<Coming>, exchange: &mut Exchange<'_>) {
-        match coming.body.is_over() {
-            true => self.answer(*coming, exchange),
-            false => self.state = State::Body(coming),
+    fn put_back(&mut self, incoming: Box<Incoming>, exchange: &mut Exchange<'_>) {
+        match incoming.body.is_over() {
+            true => self.answer(*incoming, exchange),
+            false => self.state = State::Body(incoming),
         }
     }
 
-    /// Of what was coming nothing more is understood.
+    /// Refuses a request within its body. The connection ends, because it is not known where the next request begins.
     fn fail(&mut self, status: u16, words: &str, input: &[u8], exchange: &mut Exchange<'_>) -> Step {
         exchange.count(Language::Http, Outcome::NotStored);
         reply::words(exchange.out.bytes(), status, words, Staying::Not);
-        Step::Last(input.len())
+        Step::Close(input.len())
     }
 
-    /// A request that is whole.
-    fn answer(&mut self, coming: Coming, exchange: &mut Exchange<'_>) {
-        let head = coming.head;
+    /// Answers a request that has come completely.
+    fn answer(&mut self, incoming: Incoming, exchange: &mut Exchange<'_>) {
+        let head = incoming.head;
         match head.method {
-            Method::Put => match coming.upload {
+            Method::Put => match incoming.upload {
                 Some((upload, sum)) => self.store(head, upload, sum, exchange),
-                None => self.say(&head, 400, "", exchange),
+                None => self.reply(&head, 400, "", exchange),
             },
             Method::Get if head.path == "/metrics" => {
-                let text = exchange
-                    .shared
-                    .metrics
-                    .text(&exchange.shared.values, &exchange.shared.dock);
-                self.report(&head, "text/plain; version=0.0.4; charset=utf-8", &text, exchange);
+                let shared = exchange.shared;
+                let text = shared.metrics.text(&shared.values, &shared.uploads);
+                self.reply_text(&head, 200, "text/plain; version=0.0.4; charset=utf-8", &text, exchange);
             }
             Method::Get if head.path == "/status" => {
-                let text = format!(
-                    "{:#}\n",
-                    exchange
-                        .shared
-                        .metrics
-                        .status(&exchange.shared.values, &exchange.shared.dock)
-                );
-                self.report(&head, "application/json", &text, exchange);
+                let shared = exchange.shared;
+                let status = shared.metrics.status(&shared.values, &shared.uploads);
+                self.reply_text(&head, 200, "application/json", &format!("{status:#}\n"), exchange);
             }
-            Method::Get | Method::Head | Method::PropFind => self.look(head, exchange),
+            Method::Get | Method::Head | Method::PropFind => self.look_up(head, exchange),
             Method::Delete => {
                 let removed = name(&head, exchange).is_some_and(|key| exchange.shared.values.remove_value(&key));
                 if removed {
-                    exchange.wrote("delete", &head.path, 0);
+                    exchange.log_write("delete", &head.path, 0);
                 }
                 exchange.count(Language::Http, Outcome::Other);
-                self.say(&head, if removed { 204 } else { 404 }, "", exchange);
+                self.reply(&head, if removed { 204 } else { 404 }, "", exchange);
             }
-            Method::MkCol => self.say(&head, 201, "", exchange),
+            Method::MkCol => self.reply(&head, 201, "", exchange),
             Method::Options => {
                 let staying = staying(&head, exchange);
                 reply::head(exchange.out.bytes(), 200, "", 0, staying);
@@ -265,79 +256,69 @@ impl Http {
         }
     }
 
-    fn report(&mut self, head: &Head, kind: &str, text: &str, exchange: &mut Exchange<'_>) {
+    fn reply_text(&mut self, head: &Head, status: u16, kind: &str, text: &str, exchange: &mut Exchange<'_>) {
         let staying = staying(head, exchange);
         let out = exchange.out.bytes();
-        reply::head(out, 200, kind, text.len() as u64, staying);
+        reply::head(out, status, kind, text.len() as u64, staying);
         out.extend(text.as_bytes());
         self.end(staying);
     }
 
-    fn look(&mut self, head: Head, exchange: &mut Exchange<'_>) {
+    fn look_up(&mut self, head: Head, exchange: &mut Exchange<'_>) {
         if head.method == Method::PropFind && head.path.ends_with('/') {
             let text = reply::properties(&head.path, None);
-            return self.tell_properties(&head, &text, exchange);
+            return self.reply_text(&head, 207, XML, &text, exchange);
         }
-        let values = &exchange.shared.values;
-        let digest = name(&head, exchange).and_then(|key| values.value(&key));
-        match digest.map_or(Look::Missing, |digest| values.look(&digest, Form::Plain)) {
-            Look::Missing => self.tell(&head, None, exchange),
-            Look::Here(content) => self.tell(&head, Some(content), exchange),
-            Look::Away => {
-                self.state = State::Away(head, 0);
-                let load = |digest| Job::carry(move |values| Done::Opened(values.load(&digest, Form::Plain)));
-                *exchange.job = digest.map(load);
+        let key = name(&head, exchange);
+        match key.map_or(Lookup::Missing, |key| exchange.shared.values.look_up_value(&key)) {
+            Lookup::Missing => self.reply_content(&head, None, exchange),
+            Lookup::Found(content) => self.reply_content(&head, Some(content), exchange),
+            Lookup::OnDisk(job) => {
+                self.state = State::HasJob(head, 0);
+                *exchange.job = Some(job);
             }
         }
     }
 
-    fn tell(&mut self, head: &Head, content: Option<Content>, exchange: &mut Exchange<'_>) {
+    fn reply_content(&mut self, head: &Head, content: Option<Content>, exchange: &mut Exchange<'_>) {
         let Some(content) = content else {
             exchange.count(Language::Http, Outcome::Miss);
-            return self.say(head, 404, "", exchange);
+            return self.reply(head, 404, "", exchange);
         };
         exchange.count(Language::Http, Outcome::Hit);
         if head.method == Method::PropFind {
             let text = reply::properties(&head.path, Some(content.length()));
-            return self.tell_properties(head, &text, exchange);
+            return self.reply_text(head, 207, XML, &text, exchange);
         }
         let staying = staying(head, exchange);
         let kind = "application/octet-stream";
         reply::head(exchange.out.bytes(), 200, kind, content.length(), staying);
         if head.method == Method::Get {
-            exchange.gave(content.length());
+            exchange.count_sent(content.length());
             exchange.out.content(content, 0, Wrapping::Bare);
         }
-        self.end(staying);
-    }
-
-    fn tell_properties(&mut self, head: &Head, text: &str, exchange: &mut Exchange<'_>) {
-        let staying = staying(head, exchange);
-        let out = exchange.out.bytes();
-        reply::head(out, 207, "application/xml; charset=utf-8", text.len() as u64, staying);
-        out.extend(text.as_bytes());
         self.end(staying);
     }
 
     fn store(&mut self, head: Head, upload: Upload, sum: Option<Sum>, exchange: &mut Exchange<'_>) {
         if sum.is_some_and(|(hasher, sum)| hasher.finalize()[..] != sum) {
             let differs = NotStored::new(NotKept::Digest, "the content does not have the SHA-256 of its name");
-            return self.tell_stored(&head, 0, &Err(differs), exchange);
+            return self.reply_stored(&head, 0, &Err(differs), exchange);
         }
         let length = upload.length;
-        let (Some(place), Ok(content)) = (place(&head, exchange), upload.finish()) else {
-            return self.say(&head, 507, "", exchange);
+        let (Some(key), Ok(content)) = (namespaced_key(&head, exchange), upload.finish()) else {
+            return self.reply(&head, 507, "", exchange);
         };
-        self.state = State::Away(head, length);
-        *exchange.job = Some(keeping(place, content));
+        self.state = State::HasJob(head, length);
+        *exchange.job = Some(store_job(key, content));
     }
 
-    fn tell_stored(&mut self, head: &Head, length: u64, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
+    fn reply_stored(&mut self, head: &Head, length: u64, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
         match stored {
             Ok(()) => {
-                exchange.wrote("put", &head.path, length);
+                exchange.log_write("put", &head.path, length);
                 exchange.count(Language::Http, Outcome::Stored);
-                self.say(head, 201, "", exchange);
+                self.reply(head, 201, "", exchange);
             }
             Err(not) => {
                 exchange.count(Language::Http, Outcome::NotStored);
@@ -346,12 +327,12 @@ impl Http {
                     NotKept::TooLarge => 413,
                     _ => 507,
                 };
-                self.say(head, status, &not.words, exchange);
+                self.reply(head, status, &not.words, exchange);
             }
         }
     }
 
-    fn say(&mut self, head: &Head, status: u16, words: &str, exchange: &mut Exchange<'_>) {
+    fn reply(&mut self, head: &Head, status: u16, words: &str, exchange: &mut Exchange<'_>) {
         let staying = staying(head, exchange);
         let words = if head.method == Method::Head { "" } else { words };
         reply::words(exchange.out.bytes(), status, words, staying);
@@ -367,15 +348,15 @@ impl Http {
 }
 
 fn name(head: &Head, exchange: &Exchange<'_>) -> Option<Digest> {
-    place(head, exchange).map(|place| place.key)
+    namespaced_key(head, exchange).map(|key| key.digest)
 }
 
-fn place(head: &Head, exchange: &Exchange<'_>) -> Option<Place> {
+fn namespaced_key(head: &Head, exchange: &Exchange<'_>) -> Option<NamespacedKey> {
     let namespace = &exchange.admission.as_ref()?.holder.namespace;
-    Some(Place::of("http", namespace, head.path.as_bytes()))
+    Some(NamespacedKey::of("http", namespace, head.path.as_bytes()))
 }
 
-/// The SHA-256 that a path of Bazel's contents tells.
+/// The SHA-256 in a path of Bazel's contents.
 fn sum_of(path: &str) -> Option<[u8; 32]> {
     let (folder, name) = path.rsplit_once('/')?;
     if !folder.ends_with("/cas") {

@@ -1,4 +1,4 @@
-//! Answers of the team's server in HTTP.
+//! HTTP replies of a team's server.
 
 pub use crate::http::reply::Staying;
 
@@ -6,7 +6,7 @@ use crate::http::reply;
 
 const ALLOW: &str = "Allow: GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, MKCOL\r\n";
 
-/// Everything but the body, of which it tells type and length.
+/// Everything but the body, with the body's type and length.
 pub fn head(out: &mut Vec<u8>, status: u16, kind: &str, length: u64, staying: Staying) {
     let more = match status {
         401 => "WWW-Authenticate: Basic realm=\"wafd\"\r\n",
@@ -17,7 +17,7 @@ pub fn head(out: &mut Vec<u8>, status: u16, kind: &str, length: u64, staying: St
     reply::head(out, status, kind, Some(length), more, staying);
 }
 
-/// With words as its body.
+/// A reply with this text as its body.
 pub fn words(out: &mut Vec<u8>, status: u16, words: &str, staying: Staying) {
     let body = match words {
         "" => String::new(),
@@ -29,27 +29,17 @@ pub fn words(out: &mut Vec<u8>, status: u16, words: &str, staying: Staying) {
     }
 }
 
-/// What WebDAV clients want to know of one thing.
+/// The properties of one file or folder for WebDAV clients.
 pub fn properties(path: &str, length: Option<u64>) -> String {
-    let path: String = path.chars().flat_map(escaped).collect();
+    let path = path.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let kind = match length {
         None => "<D:resourcetype><D:collection/></D:resourcetype>".to_owned(),
         Some(length) => format!("<D:resourcetype/><D:getcontentlength>{length}</D:getcontentlength>"),
     };
-    // No time is kept; whoever wants one gets the first.
+    // No time is kept, so each file has the earliest one.
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:multistatus xmlns:D=\"DAV:\"><D:response><D:href>{path}</D:href>\
          <D:propstat><D:prop>{kind}<D:getlastmodified>Thu, 01 Jan 1970 00:00:00 GMT</D:getlastmodified></D:prop>\
          <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response></D:multistatus>\n"
     )
-}
-
-fn escaped(c: char) -> Vec<char> {
-    let text = match c {
-        '<' => "&lt;",
-        '>' => "&gt;",
-        '&' => "&amp;",
-        _ => return vec![c],
-    };
-    text.chars().collect()
 }

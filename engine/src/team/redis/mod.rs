@@ -1,18 +1,18 @@
-//! The dialect of Redis' clients, as far as caches use it.
+//! The dialect of Redis clients, with the commands that caches use.
 //!
-//! A key is a name in the token's namespace. What is to expire stays until there is no room for it.
+//! A key is a name in the token's namespace. Lifetimes are ignored: a value stays until its space is needed.
 
 pub mod request;
 
 use self::request::{parse, Parsed};
-use super::dialect::{Step, Talk};
+use super::dialect::{Dialect, Step};
 use super::disk_threads::{Done, Job};
-use super::hot::Form;
+use super::memory_cache::Form;
 use super::metrics::{Language, Outcome};
 use super::outbox::{Body, Wrapping};
 use super::shared::Exchange;
 use super::upload::Upload;
-use super::value_store::{keeping, Look, NotStored, Place, Value};
+use super::value_store::{store_job, Lookup, NamespacedKey, NotStored, Value};
 use crate::bytes::fields::Malformed;
 use crate::files::folder::ENGINE;
 
@@ -27,8 +27,8 @@ pub struct Redis {
 enum State {
     #[default]
     Idle,
-    /// A long value is coming; so many bytes are left of it.
-    Coming {
+    /// A long value is being received, of which this many bytes are left.
+    Receiving {
         key: Vec<u8>,
         upload: Upload,
         left: u64,
@@ -40,40 +40,40 @@ enum State {
     },
 }
 
-impl Talk for Redis {
+impl Dialect for Redis {
     fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
         match std::mem::take(&mut self.state) {
             State::Idle => match parse(input)? {
-                Parsed::Wants => Ok(Step::Wants),
+                Parsed::NeedsInput => Ok(Step::NeedsInput),
                 Parsed::Whole(words, used) => self.take(&words, used, exchange),
                 Parsed::Long(words, used, length) => self.begin(&words, used, length, exchange),
             },
-            State::Coming { key, upload, left } => self.go_on(key, upload, left, input, exchange),
-            away => {
-                self.state = away;
-                Ok(Step::Held)
+            State::Receiving { key, upload, left } => self.go_on(key, upload, left, input, exchange),
+            has_job => {
+                self.state = has_job;
+                Ok(Step::Waits)
             }
         }
     }
 
     fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed> {
         match (std::mem::take(&mut self.state), done) {
-            (State::Setting { key, length }, Done::Stored(stored)) => tell_stored(&key, length, &stored, exchange),
-            (_, Done::Opened(body)) => tell(body, exchange),
+            (State::Setting { key, length }, Done::Stored(stored)) => reply_stored(&key, length, &stored, exchange),
+            (_, Done::Opened(body)) => reply_value(body, exchange),
             _ => {}
         }
         Ok(())
     }
 
-    fn is_midway(&self) -> bool {
-        matches!(self.state, State::Coming { .. })
+    fn is_in_request(&self) -> bool {
+        matches!(self.state, State::Receiving { .. })
     }
 }
 
 impl Redis {
     fn take(&mut self, words: &[&[u8]], used: usize, exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
         let Some((name, rest)) = words.split_first() else {
-            return Ok(Step::Took(used));
+            return Ok(Step::Used(used));
         };
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
         match (name.as_str(), rest) {
@@ -81,7 +81,7 @@ impl Redis {
             ("HELLO", rest) => hello(rest, exchange),
             ("QUIT", _) => {
                 simple("OK", exchange);
-                return Ok(Step::Last(used));
+                return Ok(Step::Close(used));
             }
             _ if !is_admitted(exchange) => error("NOAUTH Authentication required.", exchange),
             ("PING", []) => simple("PONG", exchange),
@@ -97,7 +97,7 @@ impl Redis {
                 let values = &exchange.shared.values;
                 let count = keys
                     .iter()
-                    .filter(|key| values.value(&place(key, exchange).key).is_some())
+                    .filter(|key| values.value(&namespaced_key(key, exchange).digest).is_some())
                     .count();
                 exchange.count(Language::Redis, Outcome::Other);
                 number(count as u64, exchange);
@@ -109,19 +109,17 @@ impl Redis {
                 exchange,
             ),
         }
-        Ok(Step::Took(used))
+        Ok(Step::Used(used))
     }
 
     fn get(&mut self, key: &[u8], exchange: &mut Exchange<'_>) {
-        let values = &exchange.shared.values;
-        let digest = values.value(&place(key, exchange).key);
-        match digest.map_or(Look::Missing, |digest| values.look(&digest, Form::Plain)) {
-            Look::Missing => tell(None, exchange),
-            Look::Here(body) => tell(Some(body), exchange),
-            Look::Away => {
+        let key = namespaced_key(key, exchange).digest;
+        match exchange.shared.values.look_up_value(&key) {
+            Lookup::Missing => reply_value(None, exchange),
+            Lookup::Found(body) => reply_value(Some(body), exchange),
+            Lookup::OnDisk(job) => {
                 self.state = State::Getting;
-                let load = |digest| Job::carry(move |values| Done::Opened(values.load(&digest, Form::Plain)));
-                *exchange.job = digest.map(load);
+                *exchange.job = Some(job);
             }
         }
     }
@@ -134,14 +132,14 @@ impl Redis {
             key: key.to_vec(),
             length: value.len() as u64,
         };
-        *exchange.job = Some(Job::Keep(Value {
-            place: place(key, exchange),
+        *exchange.job = Some(Job::Store(Value {
+            key: namespaced_key(key, exchange),
             bytes: value.to_vec(),
             _share: None,
         }));
     }
 
-    /// A request whose last word is long can only be one that stores it.
+    /// Begins a request whose last word is long. It can only be a request to store that word.
     fn begin(
         &mut self,
         words: &[&[u8]],
@@ -159,17 +157,17 @@ impl Redis {
             () if !may_write(exchange) => READ_ONLY,
             () if length > exchange.shared.limits.blob => "ERR the value is too large",
             () => {
-                let (key, upload) = (key.to_vec(), exchange.shared.dock.begin());
-                self.state = State::Coming {
+                let (key, upload) = (key.to_vec(), exchange.shared.uploads.begin());
+                self.state = State::Receiving {
                     key,
                     upload,
                     left: length + 2,
                 };
-                return Ok(Step::Took(used));
+                return Ok(Step::Used(used));
             }
         };
         error(refused, exchange);
-        Ok(Step::Last(used))
+        Ok(Step::Close(used))
     }
 
     fn go_on(
@@ -180,25 +178,25 @@ impl Redis {
         input: &[u8],
         exchange: &mut Exchange<'_>,
     ) -> Result<Step, Malformed> {
-        // The last two bytes are the line's end.
+        // The last two bytes are the line end.
         let content = left.saturating_sub(2).min(input.len() as u64) as usize;
         if content > 0 {
-            if let Err(failed) = exchange.shared.dock.add(&mut upload, &input[..content]) {
+            if let Err(failed) = exchange.shared.uploads.add(&mut upload, &input[..content]) {
                 error(&format!("ERR {failed}"), exchange);
-                return Ok(Step::Last(content));
+                return Ok(Step::Close(content));
             }
             let left = left - content as u64;
-            self.state = State::Coming { key, upload, left };
-            return Ok(Step::Took(content));
+            self.state = State::Receiving { key, upload, left };
+            return Ok(Step::Used(content));
         }
         match input.get(..left as usize) {
             None => {
-                self.state = State::Coming { key, upload, left };
-                Ok(Step::Wants)
+                self.state = State::Receiving { key, upload, left };
+                Ok(Step::NeedsInput)
             }
             Some(b"\r\n") => {
                 self.store(key, upload, exchange);
-                Ok(Step::Took(2))
+                Ok(Step::Used(2))
             }
             Some(_) => Err(Malformed("a word is longer than it says")),
         }
@@ -208,21 +206,21 @@ impl Redis {
         let length = upload.length;
         match upload.finish() {
             Ok(content) => {
-                *exchange.job = Some(keeping(place(&key, exchange), content));
+                *exchange.job = Some(store_job(namespaced_key(&key, exchange), content));
                 self.state = State::Setting { key, length };
             }
-            Err(error) => tell_stored(&key, length, &Err(error.into()), exchange),
+            Err(error) => reply_stored(&key, length, &Err(error.into()), exchange),
         }
     }
 }
 
-fn place(key: &[u8], exchange: &Exchange<'_>) -> Place {
+fn namespaced_key(key: &[u8], exchange: &Exchange<'_>) -> NamespacedKey {
     let admission = exchange.admission.as_ref();
     let namespace = admission.map_or("", |admission| &admission.holder.namespace);
-    Place::of("redis", namespace, key)
+    NamespacedKey::of("redis", namespace, key)
 }
 
-/// Where there are no tokens nobody has to show one.
+/// On a server without tokens, every client is admitted.
 fn is_admitted(exchange: &mut Exchange<'_>) -> bool {
     exchange.admission.is_some() || (exchange.shared.is_open() && exchange.admit(b"").is_some())
 }
@@ -267,7 +265,7 @@ fn hello(rest: &[&[u8]], exchange: &mut Exchange<'_>) {
     number(2, exchange);
 }
 
-/// How long a value is to be kept: here it is until others need the room.
+/// Whether these options of `SET` concern only lifetimes, which are ignored.
 fn are_lifetimes(options: &[&[u8]]) -> bool {
     let is = |word: &[u8], names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
     match options {
@@ -284,42 +282,46 @@ fn delete(keys: &[&[u8]], exchange: &mut Exchange<'_>) {
     }
     let mut count = 0;
     for key in keys {
-        if exchange.shared.values.remove_value(&place(key, exchange).key) {
+        if exchange
+            .shared
+            .values
+            .remove_value(&namespaced_key(key, exchange).digest)
+        {
             count += 1;
-            exchange.wrote("delete", &String::from_utf8_lossy(key), 0);
+            exchange.log_write("delete", &String::from_utf8_lossy(key), 0);
         }
     }
     exchange.count(Language::Redis, Outcome::Other);
     number(count, exchange);
 }
 
-/// A value that has to be fetched has a length all the same; nothing of it is sent.
+/// Replies with the length of a value, which may have to be read from the disk for that.
 fn strlen(key: &[u8], exchange: &mut Exchange<'_>) {
     let values = &exchange.shared.values;
     let body = values
-        .value(&place(key, exchange).key)
+        .value(&namespaced_key(key, exchange).digest)
         .and_then(|digest| values.load(&digest, Form::Plain));
     exchange.count(Language::Redis, Outcome::Other);
     number(body.map_or(0, |body| body.length()), exchange);
 }
 
-fn tell(body: Option<Body>, exchange: &mut Exchange<'_>) {
+fn reply_value(body: Option<Body>, exchange: &mut Exchange<'_>) {
     let Some(body) = body else {
         exchange.count(Language::Redis, Outcome::Miss);
         return exchange.out.bytes().extend(b"$-1\r\n");
     };
     exchange.count(Language::Redis, Outcome::Hit);
-    exchange.gave(body.length());
+    exchange.count_sent(body.length());
     let head = format!("${}\r\n", body.length());
     exchange.out.bytes().extend(head.as_bytes());
     exchange.out.content(body, 0, Wrapping::Bare);
     exchange.out.bytes().extend(b"\r\n");
 }
 
-fn tell_stored(key: &[u8], length: u64, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
+fn reply_stored(key: &[u8], length: u64, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
     match stored {
         Ok(()) => {
-            exchange.wrote("put", &String::from_utf8_lossy(key), length);
+            exchange.log_write("put", &String::from_utf8_lossy(key), length);
             exchange.count(Language::Redis, Outcome::Stored);
             simple("OK", exchange);
         }
@@ -341,7 +343,7 @@ fn error(text: &str, exchange: &mut Exchange<'_>) {
         .extend([b"-", shown(text).as_bytes(), b"\r\n"].concat());
 }
 
-/// On one line, and not without end.
+/// The text on one line, and shortened.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }

@@ -1,29 +1,29 @@
-//! Requests as Redis' clients write them (RESP2): arrays of texts with their lengths.
+//! Requests of Redis clients (RESP2): arrays of texts with their lengths.
 //!
 //! Pure.
 
 use crate::bytes::fields::Malformed;
 
-/// Texts of one request.
+/// The most texts of one request.
 pub const MOST_WORDS: usize = 1024;
-/// Texts that are longer come by themselves, if they are the last of their request.
+/// A longer text is received separately. It must be the last one of its request.
 pub const LONG: usize = 64 << 10;
-/// The longest line that tells a length.
+/// The longest line with a length.
 const LINE: usize = 24;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    Wants,
+    NeedsInput,
     /// A request, and its length.
     Whole(Vec<&'a [u8]>, usize),
-    /// A request up to its last text, which begins here and is as long as this.
+    /// A request without its last text, the position where that text begins, and its length.
     Long(Vec<&'a [u8]>, usize, u64),
 }
 
 pub fn parse(input: &[u8]) -> Result<Parsed<'_>, Malformed> {
     let mut at = 0;
     let Some(count) = number(input, &mut at, b'*')? else {
-        return Ok(Parsed::Wants);
+        return Ok(Parsed::NeedsInput);
     };
     if count > MOST_WORDS as u64 {
         return Err(Malformed("too many words"));
@@ -31,7 +31,7 @@ pub fn parse(input: &[u8]) -> Result<Parsed<'_>, Malformed> {
     let mut words = Vec::new();
     while (words.len() as u64) < count {
         let Some(length) = number(input, &mut at, b'$')? else {
-            return Ok(Parsed::Wants);
+            return Ok(Parsed::NeedsInput);
         };
         if length > LONG as u64 {
             return match words.len() as u64 + 1 == count {
@@ -41,10 +41,10 @@ pub fn parse(input: &[u8]) -> Result<Parsed<'_>, Malformed> {
         }
         let end = at + length as usize;
         let Some(word) = input.get(at..end) else {
-            return Ok(Parsed::Wants);
+            return Ok(Parsed::NeedsInput);
         };
         match input.get(end..end + 2) {
-            None => return Ok(Parsed::Wants),
+            None => return Ok(Parsed::NeedsInput),
             Some(b"\r\n") => at = end + 2,
             Some(_) => return Err(Malformed("a word is longer than it says")),
         }
@@ -53,7 +53,7 @@ pub fn parse(input: &[u8]) -> Result<Parsed<'_>, Malformed> {
     Ok(Parsed::Whole(words, at))
 }
 
-/// A line of a mark and a number; `None` if it has not come whole.
+/// Reads a line of a mark and a number; `None` if it is incomplete.
 fn number(input: &[u8], at: &mut usize, mark: u8) -> Result<Option<u64>, Malformed> {
     const WRONG: Malformed = Malformed("no request of Redis");
     let rest = &input[*at..];
@@ -77,17 +77,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_understood_when_it_is_whole() {
+    fn a_request_is_read_when_it_is_complete() {
         let text = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\na\r\nb\r\n*1";
         let length = text.len() - 2;
         assert_eq!(parse(text), Ok(Parsed::Whole(vec![b"SET", b"k", b"a\r\nb"], length)));
         for cut in 0..length {
-            assert_eq!(parse(&text[..cut]), Ok(Parsed::Wants), "cut to {cut}");
+            assert_eq!(parse(&text[..cut]), Ok(Parsed::NeedsInput), "cut to {cut}");
         }
     }
 
     #[test]
-    fn a_long_value_is_told_before_it_comes() {
+    fn the_length_of_a_long_value_is_known_before_it_comes() {
         let text = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$99999999\r\n";
         assert_eq!(
             parse(text),

@@ -1,6 +1,6 @@
 use super::super::environment::Environment;
 use super::super::path::Place;
-use super::super::world::{Room, World};
+use super::super::world::{Capacity, World};
 use super::*;
 use crate::observe::access::Mode;
 
@@ -8,12 +8,9 @@ const STAND_IN: &[u8] = b"standIn";
 const FOLDER: &str = "/no-such-folder";
 
 fn access(process: u32, what: What, error: i32) -> Access {
-    let error = error as u16;
     Access {
-        process,
-        what,
-        error,
-        identity: 0,
+        error: error as u16,
+        ..Access::of(process, what)
     }
 }
 
@@ -22,25 +19,21 @@ fn find(process: u32, path: &str, error: i32) -> Access {
 }
 
 fn begin(process: u32, program: &str) -> Access {
-    let (program, folder, parent) = (program.into(), FOLDER.into(), 1);
-    access(
-        process,
-        What::Begin {
-            program,
-            folder,
-            parent,
-            is_traced: false,
-        },
-        0,
-    )
+    let what = What::Begin {
+        program: program.into(),
+        folder: FOLDER.into(),
+        parent: 1,
+        is_traced: false,
+    };
+    access(process, what, 0)
 }
 
 fn execute(process: u32, path: &str) -> Access {
     access(process, What::Execute { path: path.into() }, 0)
 }
 
-/// A driver that looks for a file of ours, makes a temporary file, and starts two parts.
-fn drive(first: u32, source: &str, between: &str, present: &str) -> Observed {
+/// A driver that looks for a given file, makes a temporary file, and starts two parts.
+fn observed_driver(first: u32, source: &str, between: &str, present: &str) -> Observed {
     let fresh = Mode {
         reads: true,
         writes: true,
@@ -66,23 +59,23 @@ fn drive(first: u32, source: &str, between: &str, present: &str) -> Observed {
     }
 }
 
-fn learned(present: &str) -> Diary {
-    Diary::learn(&drive(10, "standIn.c", "/tmp/one.s", present), STAND_IN, 2).unwrap()
+fn learned(present: &str) -> DriverModel {
+    DriverModel::learn(&observed_driver(10, "standIn.c", "/tmp/one.s", present), STAND_IN, 2).unwrap()
 }
 
 fn with_view<T>(act: impl FnOnce(&mut View) -> T) -> T {
-    let world = World::new(Room { files: 8, folders: 8 });
+    let world = World::new(Capacity { files: 8, folders: 8 });
     let (place, environment) = (Place::new(FOLDER.as_bytes(), None), Environment::default());
     act(&mut View::new(&world, &place, &environment))
 }
 
 #[test]
-fn what_was_learned_with_one_name_is_foretold_for_another() {
-    let diary = learned("/bin");
-    assert!(diary.foretells(&drive(3, "a.c", "/tmp/two.s", "/bin")));
-    let mut other = drive(3, "a.c", "/tmp/two.s", "/bin");
+fn what_was_learned_with_one_name_is_predicted_for_another() {
+    let model = learned("/bin");
+    assert!(model.predicts(&observed_driver(3, "a.c", "/tmp/two.s", "/bin")));
+    let mut other = observed_driver(3, "a.c", "/tmp/two.s", "/bin");
     other.accesses.remove(2);
-    assert!(!diary.foretells(&other));
+    assert!(!model.predicts(&other));
 }
 
 #[test]
@@ -91,21 +84,27 @@ fn a_driver_that_does_what_cannot_be_followed_has_no_diary() {
     let blind = What::Blind { why: "of that" };
     let (path, mode) = (b"standIn.c".to_vec(), Mode::default());
     for what in [make, blind, What::Open { path, mode }, What::Date] {
-        let mut observed = drive(10, "standIn.c", "/tmp/one.s", "/bin");
+        let mut observed = observed_driver(10, "standIn.c", "/tmp/one.s", "/bin");
         observed.accesses.push(access(10, what.clone(), 0));
-        assert!(Diary::learn(&observed, STAND_IN, 2).is_err(), "{what:?}");
+        assert!(DriverModel::learn(&observed, STAND_IN, 2).is_err(), "{what:?}");
     }
-    let observed = drive(10, "standIn.c", "/tmp/one.s", "/bin");
-    assert!(Diary::learn(&observed, STAND_IN, 1).is_err(), "another number of parts");
-    assert!(Diary::learn(&drive(10, "x", "/tmp/one.s", "/standIn"), STAND_IN, 2).is_err());
+    let observed = observed_driver(10, "standIn.c", "/tmp/one.s", "/bin");
+    assert!(
+        DriverModel::learn(&observed, STAND_IN, 1).is_err(),
+        "another number of parts"
+    );
+    assert!(DriverModel::learn(&observed_driver(10, "x", "/tmp/one.s", "/standIn"), STAND_IN, 2).is_err());
 }
 
 #[test]
 fn parts_come_where_the_driver_starts_them() {
-    let (diary, names) = (Arc::new(learned("/bin")), drive(3, "a.c", "/tmp/two.s", "/bin").names);
-    let telling = Telling { diary, names };
+    let (model, names) = (
+        Arc::new(learned("/bin")),
+        observed_driver(3, "a.c", "/tmp/two.s", "/bin").names,
+    );
+    let prediction = DriverPrediction { model, names };
     let parts = [begin(50, "/first"), begin(51, "/second")];
-    let all = telling.complete(parts.iter().map(|part| vec![part.clone()]).collect());
+    let all = prediction.complete(parts.iter().map(|part| vec![part.clone()]).collect());
     let at = |wanted: &Access| all.iter().position(|access| access == wanted).unwrap();
     let whats: Vec<_> = all.iter().map(|access| &access.what).collect();
     assert_eq!(whats[at(&parts[0]) - 1], &execute(0, "/bin/sh").what);
@@ -116,7 +115,7 @@ fn parts_come_where_the_driver_starts_them() {
             path: b"/tmp/two.s".to_vec()
         }
     );
-    let lost = telling.complete(vec![vec![parts[0].clone()]]);
+    let lost = prediction.complete(vec![vec![parts[0].clone()]]);
     assert!(matches!(
         lost[..],
         [Access {
@@ -128,24 +127,24 @@ fn parts_come_where_the_driver_starts_them() {
 
 #[test]
 fn a_diary_holds_as_long_as_all_is_found_as_it_was() {
-    let present = std::env::temp_dir().join(format!("diary-{}", std::process::id()));
+    let present = std::env::temp_dir().join(format!("model-{}", std::process::id()));
     std::fs::write(&present, "").unwrap();
-    let mut diary = learned(present.to_str().unwrap());
-    let names = drive(3, "a.c", "/tmp/two.s", "").names;
-    let seen = with_view(|view| diary.look(&names, view));
-    diary.keep(seen).unwrap();
-    let telling = Telling {
-        diary: diary.into(),
+    let mut model = learned(present.to_str().unwrap());
+    let names = observed_driver(3, "a.c", "/tmp/two.s", "").names;
+    let found = with_view(|view| model.find_now(&names, view));
+    model.keep_found(found).unwrap();
+    let prediction = DriverPrediction {
+        model: model.into(),
         names,
     };
-    assert!(with_view(|view| telling.holds(view)) && !telling.diary.is_past());
+    assert!(with_view(|view| prediction.holds(view)) && !prediction.model.is_outdated());
     std::fs::remove_file(&present).unwrap();
-    assert!(!with_view(|view| telling.holds(view)) && telling.diary.is_past());
+    assert!(!with_view(|view| prediction.holds(view)) && prediction.model.is_outdated());
 }
 
 #[test]
 fn what_is_not_found_as_the_driver_found_it_is_not_kept() {
-    let mut diary = learned("/no-such-file");
-    let seen = with_view(|view| diary.look(&drive(3, "a.c", "/tmp/two.s", "").names, view));
-    assert!(diary.keep(seen).is_err());
+    let mut model = learned("/no-such-file");
+    let found = with_view(|view| model.find_now(&observed_driver(3, "a.c", "/tmp/two.s", "").names, view));
+    assert!(model.keep_found(found).is_err());
 }

@@ -1,6 +1,7 @@
-//! What is said in each protocol, and where the frames of an answer end.
+//! The messages of each protocol, and where the frames of a reply end.
 //!
-//! Pure. A *request* is what is timed; in our own protocol it takes two exchanges to store a value, or to get a large one.
+//! Pure. The time of one *request* is measured. In our own protocol, a request to store a value, or to get a large one, takes
+//! two exchanges.
 
 use std::collections::HashMap;
 use std::io::{self, Error, IoSlice};
@@ -11,14 +12,14 @@ use wafengine::room::{Begun, Coding, Hello, Request, VERSION};
 
 use super::value::{Values, STAMP};
 
-/// As our engine asks: what is not larger comes along.
+/// The same limit as in our engine: blobs up to this size are sent with the entry.
 const INLINE: u32 = 256 << 10;
-/// The length and the kind of a frame.
+/// The size of a frame's length and kind.
 const ROOM_HEAD: usize = 5;
 const FACTS: &[u8; 1024] = &[b'f'; 1024];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum Operation {
     Put,
     Get,
 }
@@ -29,12 +30,12 @@ pub enum Language {
     Room { digests: HashMap<u64, Digest> },
 }
 
-pub struct Speech {
+pub struct Protocol {
     language: Language,
     values: Values,
 }
 
-/// What is written in one go.
+/// Bytes that are written together.
 #[derive(Default)]
 pub struct Message {
     head: Vec<u8>,
@@ -43,7 +44,7 @@ pub struct Message {
     tail: &'static [u8],
 }
 
-/// A part of an answer that tells its own length.
+/// A part of a reply that has its own length.
 pub struct Frame {
     pub length: usize,
     pub is_last: bool,
@@ -57,17 +58,17 @@ impl Message {
         }
     }
 
-    pub fn length(&self, speech: &Speech) -> usize {
-        self.head.len() + self.value.map_or(0, |_| speech.values.size()) + self.tail.len()
+    pub fn length(&self, protocol: &Protocol) -> usize {
+        self.head.len() + self.value.map_or(0, |_| protocol.values.size()) + self.tail.len()
     }
 
-    /// What is left of it when so much was written, handed to a writer.
-    pub fn write<T>(&self, speech: &Speech, written: usize, write: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
+    /// Passes the part to the writer that is not written yet.
+    pub fn write<T>(&self, protocol: &Protocol, written: usize, write: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
         let stamp = self.value.map(Values::stamp);
         let parts = [
             &self.head[..],
             stamp.as_ref().map_or(&[], |stamp| &stamp[..]),
-            self.value.map_or(&[], |number| speech.values.rest(number)),
+            self.value.map_or(&[], |number| protocol.values.rest(number)),
             self.tail,
         ];
         let mut skip = written;
@@ -80,8 +81,8 @@ impl Message {
     }
 }
 
-impl Speech {
-    pub fn new(language: &str, host: &str, size: usize, numbers: Range<u64>) -> Option<Speech> {
+impl Protocol {
+    pub fn new(language: &str, host: &str, size: usize, numbers: Range<u64>) -> Option<Protocol> {
         let values = Values::new(size);
         let language = match language {
             "http" => Language::Http { host: host.to_owned() },
@@ -91,10 +92,10 @@ impl Speech {
             },
             _ => return None,
         };
-        Some(Speech { language, values })
+        Some(Protocol { language, values })
     }
 
-    /// What has to be said before anything else.
+    /// The first message of a connection, if the protocol needs one.
     pub fn greeting(&self) -> Option<Message> {
         let Language::Room { .. } = self.language else {
             return None;
@@ -109,21 +110,21 @@ impl Speech {
         Some(Message::plain(encoded(&hello)))
     }
 
-    /// What is said for a request after so many exchanges; nothing when it is done.
-    pub fn message(&self, act: Act, number: u64, exchanges: usize) -> Option<Message> {
+    /// The next message of a request after this many exchanges. None when the request is done.
+    pub fn message(&self, operation: Operation, number: u64, exchanges: usize) -> Option<Message> {
         match (&self.language, exchanges) {
-            (Language::Http { host }, 0) => Some(self.http(host, act, number)),
-            (Language::Redis, 0) => Some(self.redis(act, number)),
-            (Language::Room { digests }, _) => self.room(digests[&number], act, number, exchanges),
+            (Language::Http { host }, 0) => Some(self.http(host, operation, number)),
+            (Language::Redis, 0) => Some(self.redis(operation, number)),
+            (Language::Room { digests }, _) => self.room(digests[&number], operation, number, exchanges),
             _ => None,
         }
     }
 
-    fn http(&self, host: &str, act: Act, number: u64) -> Message {
+    fn http(&self, host: &str, operation: Operation, number: u64) -> Message {
         let size = self.values.size();
-        match act {
-            Act::Get => Message::plain(format!("GET /{number:08x} HTTP/1.1\r\nHost: {host}\r\n\r\n").into()),
-            Act::Put => Message {
+        match operation {
+            Operation::Get => Message::plain(format!("GET /{number:08x} HTTP/1.1\r\nHost: {host}\r\n\r\n").into()),
+            Operation::Put => Message {
                 head: format!("PUT /{number:08x} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {size}\r\n\r\n").into(),
                 value: Some(number),
                 tail: b"",
@@ -131,11 +132,11 @@ impl Speech {
         }
     }
 
-    fn redis(&self, act: Act, number: u64) -> Message {
+    fn redis(&self, operation: Operation, number: u64) -> Message {
         let size = self.values.size();
-        match act {
-            Act::Get => Message::plain(format!("*2\r\n$3\r\nGET\r\n$8\r\n{number:08x}\r\n").into()),
-            Act::Put => Message {
+        match operation {
+            Operation::Get => Message::plain(format!("*2\r\n$3\r\nGET\r\n$8\r\n{number:08x}\r\n").into()),
+            Operation::Put => Message {
                 head: format!("*3\r\n$3\r\nSET\r\n$8\r\n{number:08x}\r\n${size}\r\n").into(),
                 value: Some(number),
                 tail: b"\r\n",
@@ -143,24 +144,24 @@ impl Speech {
         }
     }
 
-    fn room(&self, digest: Digest, act: Act, number: u64, exchanges: usize) -> Option<Message> {
+    fn room(&self, digest: Digest, operation: Operation, number: u64, exchanges: usize) -> Option<Message> {
         let key = Digest::of(&number.to_le_bytes());
         let (id, inline) = (1, INLINE);
         let is_large = self.values.size() > INLINE as usize;
-        let request = match (act, exchanges) {
-            (Act::Put, 0) => return Some(self.blob(digest, number)),
-            (Act::Put, 1) => Request::Entry {
+        let request = match (operation, exchanges) {
+            (Operation::Put, 0) => return Some(self.blob(digest, number)),
+            (Operation::Put, 1) => Request::Entry {
                 id,
                 key,
                 needs: vec![digest],
                 bytes: FACTS,
             },
-            (Act::Get, 0) => Request::Find {
+            (Operation::Get, 0) => Request::Find {
                 id,
                 inline,
                 keys: vec![key],
             },
-            (Act::Get, 1) if is_large => Request::Get {
+            (Operation::Get, 1) if is_large => Request::Get {
                 id,
                 digests: vec![digest],
             },
@@ -187,39 +188,45 @@ impl Speech {
         }
     }
 
-    /// The frame that an answer goes on with, as soon as enough of it is there, when so many frames came before it.
-    pub fn frame(&self, act: Act, number: u64, beginning: &[u8], frames: usize) -> io::Result<Option<Frame>> {
+    /// The next frame of a reply, after this many others. None if too little of it has come.
+    pub fn frame(
+        &self,
+        operation: Operation,
+        number: u64,
+        beginning: &[u8],
+        frames: usize,
+    ) -> io::Result<Option<Frame>> {
         match self.language {
-            Language::Http { .. } => self.http_frame(act, number, beginning),
-            Language::Redis => self.redis_frame(act, number, beginning),
+            Language::Http { .. } => self.http_frame(operation, number, beginning),
+            Language::Redis => self.redis_frame(operation, number, beginning),
             Language::Room { .. } => room_frame(beginning, frames),
         }
     }
 
-    fn http_frame(&self, act: Act, number: u64, beginning: &[u8]) -> io::Result<Option<Frame>> {
+    fn http_frame(&self, operation: Operation, number: u64, beginning: &[u8]) -> io::Result<Option<Frame>> {
         let Some(head) = end_of(beginning, b"\r\n\r\n") else {
             return Ok(None);
         };
         let text = String::from_utf8_lossy(&beginning[..head]).to_ascii_lowercase();
-        let told = text.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let size = told.and_then(|size| size.trim().parse::<usize>().ok()).unwrap_or(0);
-        if !text.starts_with("http/1.1 20") || (act == Act::Get && size != self.values.size()) {
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length:"));
+        let size = length.and_then(|size| size.trim().parse::<usize>().ok()).unwrap_or(0);
+        if !text.starts_with("http/1.1 20") || (operation == Operation::Get && size != self.values.size()) {
             return Err(Error::other(format!(
                 "it answered {}",
                 text.lines().next().unwrap_or("nothing")
             )));
         }
-        self.valued(act, number, beginning, head, head + size)
+        self.check_value(operation, number, beginning, head, head + size)
     }
 
-    fn redis_frame(&self, act: Act, number: u64, beginning: &[u8]) -> io::Result<Option<Frame>> {
+    fn redis_frame(&self, operation: Operation, number: u64, beginning: &[u8]) -> io::Result<Option<Frame>> {
         let Some(head) = end_of(beginning, b"\r\n") else {
             return Ok(None);
         };
         let size = self.values.size();
-        let (wanted, length) = match act {
-            Act::Put => ("+OK\r\n".to_owned(), head),
-            Act::Get => (format!("${size}\r\n"), head + size + 2),
+        let (wanted, length) = match operation {
+            Operation::Put => ("+OK\r\n".to_owned(), head),
+            Operation::Get => (format!("${size}\r\n"), head + size + 2),
         };
         if beginning[..head] != *wanted.as_bytes() {
             return Err(Error::other(format!(
@@ -227,12 +234,19 @@ impl Speech {
                 String::from_utf8_lossy(&beginning[..head])
             )));
         }
-        self.valued(act, number, beginning, head, length)
+        self.check_value(operation, number, beginning, head, length)
     }
 
-    /// An answer that is one frame, with the value behind its head: the right one, as its stamp tells.
-    fn valued(&self, act: Act, number: u64, beginning: &[u8], head: usize, length: usize) -> io::Result<Option<Frame>> {
-        if act == Act::Get {
+    /// A reply that is one frame, with a value after its head. Checks that the value is the right one, by its stamp.
+    fn check_value(
+        &self,
+        operation: Operation,
+        number: u64,
+        beginning: &[u8],
+        head: usize,
+        length: usize,
+    ) -> io::Result<Option<Frame>> {
+        if operation == Operation::Get {
             match beginning.get(head..head + STAMP) {
                 None => return Ok(None),
                 Some(stamp) if stamp == Values::stamp(number) => {}
@@ -249,7 +263,7 @@ fn room_frame(beginning: &[u8], frames: usize) -> io::Result<Option<Frame>> {
     };
     let length = 4 + u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
     match (head[4], frames) {
-        // welcome, kept, and the end behind what was found or fetched
+        // welcome, kept, and the end after entries or blobs
         (0x81 | 0x89, 0) | (0x84, 1..) => Ok(Some(Frame { length, is_last: true })),
         (0x83 | 0x85 | 0x86, _) => Ok(Some(Frame { length, is_last: false })),
         (kind, _) => Err(Error::other(format!("it answered with a frame of kind {kind:#x}"))),

@@ -1,10 +1,10 @@
 //! Predicts what the driver of a command would have done itself. It ran once for all commands of a shape (`crate::park`),
 //! was observed, and need not run again.
 //!
-//! A *diary* has the driver's accesses before, between and after its parts, with placeholders for the names of one command.
-//! It also keeps what the driver found at paths that no name of a command determines. If such a thing has changed, the
-//! driver might act differently, and the diary says nothing. It is used only if it has predicted, to the last access, what
-//! the driver did for other names.
+//! A *model* of a driver has its accesses before, between and after its parts, with placeholders for the names of one
+//! command. It also keeps what the driver found at paths that no name of a command determines. If such a thing has changed,
+//! the driver might act differently, and the model is not used. It is used only if it has predicted, to the last access,
+//! what the driver did for other names.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -22,12 +22,12 @@ use super::world::View;
 use crate::bytes::text::{Names, Text};
 use crate::observe::access::{Access, Bytes, What};
 
-/// The numbers of processes in a diary. No real process has such a number.
+/// The number of the first process in a model; the next ones are lower. No real process has such a number.
 const FIRST: u32 = u32::MAX;
 
-/// What the driver found at a path.
+/// A file that the driver found at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum Found {
     /// Read or executed.
     File(Status),
     /// Only looked at.
@@ -41,19 +41,19 @@ pub enum Seen {
 }
 
 #[derive(Debug)]
-struct Deed {
+struct ModelAccess {
     access: Access,
     texts: Vec<Text>,
     /// None for a path that the command itself names, and for an access that says nothing about the file system.
-    seen: Option<Seen>,
+    found: Option<Found>,
 }
 
 #[derive(Debug)]
-pub struct Diary {
+pub struct DriverModel {
     /// The accesses before each of the parts, and after the last one.
-    chapters: Vec<Vec<Deed>>,
-    /// Something has changed.
-    is_past: AtomicBool,
+    sections: Vec<Vec<ModelAccess>>,
+    /// Something that the driver found has changed.
+    is_outdated: AtomicBool,
 }
 
 /// A driver's observed accesses, and the names that it had been given.
@@ -65,16 +65,16 @@ pub struct Observed {
     pub output: Bytes,
 }
 
-/// A driver's actions for one command.
+/// A driver's predicted accesses for one command.
 #[derive(Debug, Clone)]
-pub struct Telling {
-    pub diary: Arc<Diary>,
+pub struct DriverPrediction {
+    pub model: Arc<DriverModel>,
     pub names: Names,
 }
 
 impl Observed {
     /// In the form that all runs have in common: processes are numbered in order of appearance.
-    fn even_out(&self) -> Vec<Access> {
+    fn normalized(&self) -> Vec<Access> {
         let mut processes = Vec::new();
         let mut number = |process: u32| {
             let known = processes.iter().position(|known| *known == process);
@@ -84,10 +84,10 @@ impl Observed {
             });
             FIRST - at as u32
         };
-        let even = |access: &Access| {
+        let normalize = |access: &Access| {
             let mut access = access.clone();
             access.process = number(access.process);
-            // What was found is compared through `Seen`.
+            // The files that were found are compared through `Found`.
             access.identity = 0;
             match &mut access.what {
                 What::Begin { parent, .. } => *parent = 0,
@@ -98,17 +98,17 @@ impl Observed {
             }
             access
         };
-        self.accesses.iter().map(even).collect()
+        self.accesses.iter().map(normalize).collect()
     }
 }
 
-impl Diary {
+impl DriverModel {
     /// From a run with placeholders as names. Each of them contains `stand_in`.
-    pub fn learn(observed: &Observed, stand_in: &[u8], parts: usize) -> Result<Diary, String> {
+    pub fn learn(observed: &Observed, stand_in: &[u8], parts: usize) -> Result<DriverModel, String> {
         let folder = observed.names.len() - 1;
         let between = folder.saturating_sub(1);
-        let (mut chapters, mut chapter) = (Vec::new(), Vec::new());
-        for mut access in observed.even_out() {
+        let (mut sections, mut section) = (Vec::new(), Vec::new());
+        for mut access in observed.normalized() {
             let texts = access.what.texts();
             let texts: Vec<_> = texts.iter().map(|text| Text::learn(text, &observed.names)).collect();
             if texts.iter().any(|text| text.holds(stand_in)) {
@@ -118,8 +118,8 @@ impl Diary {
             let is_named = texts.iter().any(|text| (0..folder).any(|name| text.has_name(name)));
             require_plain(&access, is_between, is_named)?;
             let ends = matches!(access.what, What::Execute { .. });
-            let deed = Deed {
-                seen: None,
+            let access = ModelAccess {
+                found: None,
                 texts: if is_named || texts.iter().any(|text| text.has_name(folder)) {
                     texts
                 } else {
@@ -127,75 +127,75 @@ impl Diary {
                 },
                 access,
             };
-            chapter.push(deed);
+            section.push(access);
             if ends {
-                chapters.push(std::mem::take(&mut chapter));
+                sections.push(std::mem::take(&mut section));
             }
         }
-        chapters.push(chapter);
-        if chapters.len() != parts + 1 {
-            return Err(format!("it was seen to start {} parts", chapters.len() - 1));
+        sections.push(section);
+        if sections.len() != parts + 1 {
+            return Err(format!("it was seen to start {} parts", sections.len() - 1));
         }
-        Ok(Diary {
-            chapters,
-            is_past: AtomicBool::new(false),
+        Ok(DriverModel {
+            sections,
+            is_outdated: AtomicBool::new(false),
         })
     }
 
     /// Whether the driver of another command of the shape does exactly this.
-    pub fn foretells(&self, observed: &Observed) -> bool {
-        self.tell(&observed.names).concat() == observed.even_out()
+    pub fn predicts(&self, observed: &Observed) -> bool {
+        self.accesses_for(&observed.names).concat() == observed.normalized()
     }
 
     /// The first access that was not predicted, for the log.
-    pub fn find_otherwise(&self, observed: &Observed) -> Option<(Option<Access>, Option<Access>)> {
-        let (told, real) = (self.tell(&observed.names).concat(), observed.even_out());
+    pub fn find_mismatch(&self, observed: &Observed) -> Option<(Option<Access>, Option<Access>)> {
+        let (told, real) = (self.accesses_for(&observed.names).concat(), observed.normalized());
         let at = (0..told.len().max(real.len())).find(|at| told.get(*at) != real.get(*at))?;
         Some((told.get(at).cloned(), real.get(at).cloned()))
     }
 
-    /// What the driver of a command finds at paths that the command itself does not name.
-    pub fn look(&self, names: &[Bytes], view: &mut View) -> Vec<Option<Seen>> {
+    /// The files that the driver of a command finds now, at paths that the command itself does not name.
+    pub fn find_now(&self, names: &[Bytes], view: &mut View) -> Vec<Option<Found>> {
         let folder = names.len() - 1;
-        let mut look = |deed: &Deed| {
-            let is_named = deed
+        let mut find = |expected: &ModelAccess| {
+            let is_named = expected
                 .texts
                 .iter()
                 .any(|text| (0..folder).any(|name| text.has_name(name)));
-            let is_begin = matches!(deed.access.what, What::Begin { .. });
+            let is_begin = matches!(expected.access.what, What::Begin { .. });
             (is_begin || !is_named)
-                .then(|| Seen::of(&deed.fill(names), view))
+                .then(|| Found::of(&expected.fill(names), view))
                 .flatten()
         };
-        self.chapters.iter().flatten().map(&mut look).collect()
+        self.sections.iter().flatten().map(&mut find).collect()
     }
 
-    /// Keeps what the driver has found.
-    pub fn keep(&mut self, seen: Vec<Option<Seen>>) -> Result<(), String> {
-        for (deed, seen) in self.chapters.iter_mut().flatten().zip(seen) {
-            if seen.as_ref().is_some_and(|seen| !seen.agrees_with(deed)) {
+    /// Keeps the files that the driver has found.
+    pub fn keep_found(&mut self, found: Vec<Option<Found>>) -> Result<(), String> {
+        for (expected, found) in self.sections.iter_mut().flatten().zip(found) {
+            if found.as_ref().is_some_and(|found| !found.agrees_with(expected)) {
                 return Err(format!(
                     "not found again as its driver found it: {:?}",
-                    deed.access.what
+                    expected.access.what
                 ));
             }
-            deed.seen = seen;
+            expected.found = found;
         }
         Ok(())
     }
 
-    fn tell(&self, names: &[Bytes]) -> Vec<Vec<Access>> {
-        let fill = |chapter: &Vec<Deed>| chapter.iter().map(|deed| deed.fill(names)).collect();
-        self.chapters.iter().map(fill).collect()
+    fn accesses_for(&self, names: &[Bytes]) -> Vec<Vec<Access>> {
+        let fill = |section: &Vec<ModelAccess>| section.iter().map(|access| access.fill(names)).collect();
+        self.sections.iter().map(fill).collect()
     }
 
     /// Something has changed, so the course must be learned anew.
-    pub fn is_past(&self) -> bool {
-        self.is_past.load(Ordering::Relaxed)
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
     }
 }
 
-/// What a driver may do so that its actions for other names can be predicted.
+/// Checks that a driver does only what can be predicted for other names.
 fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<(), String> {
     let is_plain = match &access.what {
         What::Begin { .. }
@@ -225,7 +225,7 @@ fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<()
     }
 }
 
-impl Deed {
+impl ModelAccess {
     fn fill(&self, names: &[Bytes]) -> Access {
         let mut access = self.access.clone();
         for (text, pattern) in access.what.texts().into_iter().zip(&self.texts) {
@@ -235,9 +235,9 @@ impl Deed {
     }
 }
 
-impl Seen {
+impl Found {
     /// What an access finds now. None for accesses that say nothing about the file system.
-    fn of(access: &Access, view: &mut View) -> Option<Seen> {
+    fn of(access: &Access, view: &mut View) -> Option<Found> {
         let (given, follows) = match &access.what {
             What::Begin { program, .. } => (program, true),
             What::Execute { path } | What::Load { path } | What::Open { path, .. } => (path, true),
@@ -252,81 +252,74 @@ impl Seen {
         }
         if i32::from(access.error) == libc::ENOENT {
             return Some(match view.lacks(&path, follows) {
-                Ok(()) => Seen::Absent,
-                Err(kind) => Seen::Kind(kind),
+                Ok(()) => Found::Absent,
+                Err(kind) => Found::Kind(kind),
             });
         }
         let found = match (&access.what, access.error) {
-            (What::Resolve { .. }, 0) => view.resolved(&path).map(Seen::Real),
-            (What::Link { .. }, 0) => view.target(&path).map(Seen::Target),
-            (What::Find { .. } | What::Look { .. }, _) if follows => view.status(&path).map(|s| Seen::Kind(s.kind())),
-            (What::Look { .. }, _) => view.status_of_name(&path).map(|s| Seen::Kind(s.kind())),
-            _ => view.status(&path).map(Seen::File),
+            (What::Resolve { .. }, 0) => view.resolved(&path).map(Found::Real),
+            (What::Link { .. }, 0) => view.target(&path).map(Found::Target),
+            (What::Find { .. } | What::Look { .. }, _) if follows => view.status(&path).map(|s| Found::Kind(s.kind())),
+            (What::Look { .. }, _) => view.status_of_name(&path).map(|s| Found::Kind(s.kind())),
+            _ => view.status(&path).map(Found::File),
         };
-        Some(found.unwrap_or_else(Seen::Failed))
+        Some(found.unwrap_or_else(Found::Failed))
     }
 
     /// Whether the driver has found the same. A path relative to the driver's folder may lead to something else for another
     /// command.
-    fn agrees_with(&self, deed: &Deed) -> bool {
-        let error = i32::from(deed.access.error);
-        let is_of_folder = match &deed.access.what {
+    fn agrees_with(&self, expected: &ModelAccess) -> bool {
+        let error = i32::from(expected.access.error);
+        let is_of_folder = match &expected.access.what {
             What::Begin { .. } => false,
             What::Find { path } | What::Look { path, .. } if path == b"." => false,
             What::Find { path } | What::Look { path, .. } | What::Open { path, .. } => {
-                !deed.texts.is_empty() || !path.starts_with(b"/")
+                !expected.texts.is_empty() || !path.starts_with(b"/")
             }
-            _ => !deed.texts.is_empty(),
+            _ => !expected.texts.is_empty(),
         };
         match self {
-            Seen::Absent => error == libc::ENOENT,
-            Seen::Failed(found) => error == found.raw_os_error(),
+            Found::Absent => error == libc::ENOENT,
+            Found::Failed(found) => error == found.raw_os_error(),
             _ => error == 0 && !is_of_folder,
         }
     }
 }
 
-impl Telling {
+impl DriverPrediction {
     /// All that the command did, including what its driver would have done. Each part must have been observed from its
     /// beginning.
     pub fn complete(&self, parts: Vec<Vec<Access>>) -> Vec<Access> {
-        let chapters = self.diary.tell(&self.names);
-        if chapters.len() != parts.len() + 1 {
-            let why = "not all of its parts were observed";
-            let (process, what, error) = (0, What::Blind { why }, 0);
-            return vec![Access {
-                process,
-                what,
-                error,
-                identity: 0,
-            }];
+        let sections = self.model.accesses_for(&self.names);
+        if sections.len() != parts.len() + 1 {
+            return vec![Access::blind("not all of its parts were observed")];
         }
         let mut parts = parts.into_iter();
-        let together = chapters.into_iter().flat_map(|chapter| {
+        let together = sections.into_iter().flat_map(|section| {
             let part = parts.next().unwrap_or_default();
-            chapter.into_iter().chain(part)
+            section.into_iter().chain(part)
         });
         together.collect()
     }
 
     /// The program that begins in place of the driver.
     pub fn first_part(&self) -> Option<PathBuf> {
-        let last = self.diary.chapters.first()?.last()?;
+        let last = self.model.sections.first()?.last()?;
         match last.fill(&self.names).what {
             What::Execute { path } => Some(OsString::from_vec(path).into()),
             _ => None,
         }
     }
 
-    /// Whether the driver would have found everything unchanged. If not, the diary is not used any more.
+    /// Whether the driver would have found everything unchanged. If not, the model is not used any more.
     pub fn holds(&self, view: &mut View) -> bool {
-        let now = self.diary.look(&self.names, view);
-        let mut deeds = self.diary.chapters.iter().flatten();
+        let now = self.model.find_now(&self.names, view);
+        let mut accesses = self.model.sections.iter().flatten();
         let holds = now
             .into_iter()
-            .all(|seen| deeds.next().is_some_and(|deed| deed.seen == seen));
+            .all(|found| accesses.next().is_some_and(|access| access.found == found));
         if !holds {
-            self.diary.is_past.store(true, Ordering::Relaxed);
+            self.model.is_outdated.store(true, Ordering::Relaxed);
         }
         holds
     }
