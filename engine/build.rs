@@ -9,10 +9,11 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "park.c",
     "before.c",
     "child.c",
+    "thread.c",
     "memory.c",
     "route.c",
     "symbol.c",

@@ -79,8 +79,9 @@ enum wafpark_obstacle {
 	WAFPARK_FILES, /* it opens files before main */
 	WAFPARK_PROCESS, /* it asks for its process number or folder before main */
 	WAFPARK_ENVIRONMENT, /* it changes its environment before main */
-	WAFPARK_THREAD, /* the place where its libc keeps the thread's number is not found */
+	WAFPARK_THREAD, /* after a fork, its libc takes itself for the parked thread */
 	WAFPARK_MANY_LIBRARIES, /* it has more libraries than can be checked for each command */
+	WAFPARK_FORK, /* it cannot fork */
 };
 
 /* The engine answers a program that wants to exec: either it must do so itself, or this is the status of the command that ran for it. */
@@ -113,9 +114,12 @@ struct wafpark_child {
 	size_t roster_size;
 };
 void wafpark_end_with_engine(int engine);
-int wafpark_find_thread(void); /* false: the thread's number in this libc was not found */
 void wafpark_adopt_command(const struct wafpark_child *child); /* returns as the command, or not at all */
 void wafpark_answer(int control, int32_t pid);
+
+/* thread.c: makes libc know that it is in another thread. The first function finds out how, and proves it. */
+enum wafpark_obstacle wafpark_find_thread(void);
+void wafpark_adopt_thread(void); /* in a fresh child */
 
 /* memory.c: large pages for large memory. */
 void wafpark_enlarge_pages(void);

@@ -121,15 +121,16 @@ pub struct Parking<'a> {
 
 /// The obstacle of a changed environment.
 const CHANGES: usize = 5;
-const OBSTACLES: [&str; 9] = [
+const OBSTACLES: [&str; 10] = [
     "",
     "it reads more of its environment before main than can be noted",
     "it sets its locale before main",
     "it opens files before main",
     "it asks for its process or folder before main",
     "it changes its environment before main",
-    "its libc hides where it notes its thread",
+    "after a fork, its libc takes itself for the parked thread",
     "it has more libraries than can be looked at for each command",
+    "it cannot fork before main",
     "it cannot be parked",
 ];
 
