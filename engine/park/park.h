@@ -51,7 +51,7 @@ struct wafpark_request {
 	int32_t group, engine; /* the process group to join; the process that must be its parent */
 	uint32_t log, generation; /* the region of the arena for its records; none if the generation is 0 */
 	uint32_t token; /* of the exec by which it starts, or 0 */
-	int32_t asker; /* the process that asked, and would otherwise have become the command, or 0 */
+	int32_t asker; /* the process that has recorded the exec by which it starts, or 0 */
 	uint32_t path, folder, argv, argc, env, envc, route; /* sizes in bytes with the zeros, and counts */
 	struct wafpark_context context;
 };
@@ -130,8 +130,16 @@ void wafpark_route(const char *address, const struct wafpark_request *request);
 int wafpark_runs_nothing(void);
 /* Whether a file must stay, although the program must believe that it has removed it. */
 int wafpark_keeps_file(const char *path);
-/* Offers an exec to the engine. Returns if the program must be executed here. */
-void wafpark_offer_exec(const char *path, char *const *argv, char *const *env, uint32_t token);
+/* Whether anything is sent to the engine. */
+int wafpark_is_routed(void);
+/* Offers an exec to the engine. Returns if the program must be executed here. `asker` is the process that has recorded the exec, or 0 for this
+ * one. */
+void wafpark_offer_exec(const char *path, char *const *argv, char *const *env, uint32_t token, int asker);
+
+/* spawn.c: the same for what is started by posix_spawn. Returns the number of the child that stands for the program, or 0 if libc must start
+ * it. `actions` and `attributes` are those of posix_spawn. */
+int wafpark_offer_spawn(const char *path, const void *actions, const void *attributes, char *const *argv, char *const *env,
+                        uint32_t token);
 
 /* watch.c: looks up all functions to which it forwards, so that no child needs to. */
 void wafpark_find_watched(void);

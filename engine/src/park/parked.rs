@@ -121,6 +121,8 @@ pub struct Parking<'a> {
 
 /// The obstacle of a changed environment.
 const CHANGES: usize = 5;
+/// A limit may be reached just now.
+const CANNOT_FORK: &str = "it cannot fork before main";
 const OBSTACLES: [&str; 10] = [
     "",
     "it reads more of its environment before main than can be noted",
@@ -130,7 +132,7 @@ const OBSTACLES: [&str; 10] = [
     "it changes its environment before main",
     "after a fork, its libc takes itself for the parked thread",
     "it has more libraries than can be looked at for each command",
-    "it cannot fork before main",
+    CANNOT_FORK,
     "it cannot be parked",
 ];
 
@@ -356,6 +358,11 @@ impl Parked {
         self.is_dead.store(true, Ordering::SeqCst);
         kill(self.pid);
     }
+}
+
+/// Whether the reason why a program could not be parked may be gone when it is tried again.
+pub fn may_pass(words: &str) -> bool {
+    words == CANNOT_FORK
 }
 
 /// Ends one process, and not its group: a child that has its ticket may still be in that group.

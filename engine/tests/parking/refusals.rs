@@ -33,9 +33,18 @@ fn refused_with(before: &str, words: &str) {
 #[test]
 fn a_program_whose_libc_is_lost_after_a_fork_is_refused() {
     let sandbox = eager();
-    fs::write(sandbox.path("lost.h"), "int raise(int signal) { return signal == 0; }\n").unwrap();
+    fs::write(
+        sandbox.path("lost.h"),
+        "int raise(int signal) { return signal == 0; }\n",
+    )
+    .unwrap();
     let header = sandbox.path("lost.h");
-    let path = build(&sandbox, "probe", "", &["-rdynamic", "-include", header.to_str().unwrap()]);
+    let path = build(
+        &sandbox,
+        "probe",
+        "",
+        &["-rdynamic", "-include", header.to_str().unwrap()],
+    );
     let words = "after a fork, its libc takes itself for the parked thread";
     refused(&mut sandbox.client(1), &path, words);
 }
