@@ -162,8 +162,8 @@ class Campaign:
 
 	def try_group(self, root: Root, disk: Disk, user: str, python: Python, named: Tuple[str, Group]) -> None:
 		name, group = named
-		command = [python.environment + "/bin/pytest", "-q", "-p", "no:cacheprovider", "-n", str(os.cpu_count() or 2)]
-		command += ["--rootdir", str(TREE), "-c", str(TREE / "pyproject.toml"), "--tb=short", "-W", "default"]
+		command = [python.environment + "/bin/pytest", "-q", "-n", str(os.cpu_count() or 2), "--tb=short"]
+		command += ["--rootdir", str(TREE), "-c", str(TREE / "pyproject.toml"), "-o", "cache_dir=%s/tmp/cache" % WORK]
 		expression = self.options.expression or (group.few if self.options.few else "")
 		command += ["-k", expression] if expression else []
 		command += [str(TREE / "tests" / file) for file in group.files]
