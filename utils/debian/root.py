@@ -163,4 +163,7 @@ def take_wheel(given: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
 		raise Mistake("%s: no such wheel" % given)
 	place = folder / "wheels" / "ours"
 	place.mkdir(parents=True, exist_ok=True)
-	return pathlib.Path(shutil.copy(str(given), str(place)))
+	kept = place / given.name
+	if not (kept.exists() and kept.samefile(given)):
+		shutil.copy(str(given), str(kept))
+	return kept
