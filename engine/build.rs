@@ -8,12 +8,14 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 15] = [
     "park.c",
     "before.c",
     "child.c",
+    "thread.c",
     "memory.c",
     "route.c",
+    "spawn.c",
     "symbol.c",
     "record.c",
     "watch.c",

@@ -19,38 +19,6 @@ extern char **environ;
 extern char *program_invocation_name __attribute__((weak));
 extern char *program_invocation_short_name __attribute__((weak));
 
-/* Where libc keeps the thread's number. After a raw clone, the parent's number is still there. */
-static int *thread_number;
-static struct {
-	void *head;
-	size_t size;
-} robust;
-
-/* glibc has registered the place with the kernel. musl keeps the number in the first words to which the thread register points. */
-HIDDEN int wafpark_find_thread(void) {
-	int *place = NULL, self = (int)SYSTEM(SYS_gettid);
-	SYSTEM(SYS_get_robust_list, 0, &robust.head, &robust.size);
-	if (SYSTEM(SYS_prctl, PR_GET_TID_ADDRESS, &place, 0, 0, 0) == 0 && place && *place == self) {
-		thread_number = place;
-		return 1;
-	}
-#if defined(__x86_64__)
-	int *words = __builtin_thread_pointer();
-	const int first = 0, last = 32;
-#else
-	/* On arm64 the thread's structure ends where the register points. */
-	int *words = __builtin_thread_pointer();
-	const int first = -64, last = 0;
-#endif
-	int matches = 0;
-	for (int i = first; i < last; i++)
-		if (words[i] == self) {
-			thread_number = words + i;
-			matches++;
-		}
-	return matches == 1;
-}
-
 HIDDEN void wafpark_answer(int control, int32_t pid) {
 	const struct wafpark_answer answer = {WAFPARK_MAGIC, pid};
 	SYSTEM(SYS_sendto, control, &answer, sizeof answer, MSG_NOSIGNAL, NULL, 0);
@@ -159,11 +127,8 @@ static void take_ticket(const struct wafpark_child *child) {
 	SYSTEM(SYS_munmap, child->roster, child->roster_size);
 }
 
-/* Corrects libc's data about the thread. Asks the kernel to kill this process when the engine ends. */
+/* Asks the kernel to kill this process when the engine ends. */
 HIDDEN void wafpark_end_with_engine(int engine) {
-	*thread_number = (int)SYSTEM(SYS_gettid);
-	if (robust.head)
-		SYSTEM(SYS_set_robust_list, robust.head, robust.size);
 	SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	long parent = SYSTEM(SYS_getppid);
 	/* If the kernel refuses to name the parent, the child goes on. */

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -258,7 +259,7 @@ __attribute__((noinline)) static int execute(const char *path, char *const *argv
 	char *list[PASSED_SIZE(env)];
 	struct passed passed;
 	const struct start start = note_start(AT_FDCWD, path);
-	wafpark_offer_exec(path, argv, env, start.token);
+	wafpark_offer_exec(path, argv, env, start.token, 0);
 	execute_witnessed(&start, path, argv, env);
 	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(&start, env, list, &passed)), path);
 }
@@ -286,7 +287,7 @@ static int execute_found(const char *name, char *const *argv, char *const *env) 
 		else
 			wafpark_note_execute(AT_FDCWD, path, 0);
 	}
-	wafpark_offer_exec(name, argv, env, start.token);
+	wafpark_offer_exec(name, argv, env, start.token, 0);
 	execute_witnessed(&start, path, argv, env);
 	real(name, argv, pass_on(&start, env, list, &passed));
 	return note_refusal(-errno, path);
@@ -385,51 +386,122 @@ EXPORT int execle(const char *path, const char *first, ...) {
 typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
                            char *const *, char *const *);
 
-static int spawn(spawn_function *real, const char *path, pid_t *child, const char *name,
-                 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes, char *const *argv,
-                 char *const *env) {
-	char *words[WITNESSED_SIZE(argv)], *list[PASSED_SIZE(env)];
+/* Set if a child of posix_spawn changes its folder before it opens files. */
+static int spawns_elsewhere;
+
+/* The words of a call of posix_spawn or its relatives. */
+struct spawning {
+	int *child; /* its number, or a descriptor for it */
+	const char *name;
+	const posix_spawn_file_actions_t *actions;
+	const posix_spawnattr_t *attributes;
+	char *const *argv, *const *env;
+};
+
+/* Where libc will look for the program, and the engine would. */
+static int is_found_alike(const char *name, char *const *env) {
+	const char *ours = wafpark_find_value("PATH");
+	if (is_path(name))
+		return 1;
+	for (; env && *env; env++) {
+		const char *theirs = value_in(*env, "PATH=");
+		if (theirs)
+			return ours && strcmp(ours, theirs) == 0;
+	}
+	return !ours;
+}
+
+/* `real` gets `name`; `path` is where that leads. */
+static int spawn(spawn_function *real, const struct spawning *of, const char *path, int is_number) {
+	char *words[WITNESSED_SIZE(of->argv)], *list[PASSED_SIZE(of->env)];
 	struct passed passed;
 	struct witnessed witnessed;
+	if (!real)
+		return ENOSYS;
+	if (wafpark_watch == WAFPARK_WATCH_ON && spawns_elsewhere && path[0] != '/')
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_FOLDER, "");
+	const struct start start = note_start(AT_FDCWD, path);
+	if (is_number && is_found_alike(of->name, of->env)) {
+		const int child = wafpark_offer_spawn(of->name, of->actions, of->attributes, of->argv, of->env, start.token);
+		if (child && of->child)
+			*of->child = child;
+		if (child)
+			return 0;
+	}
 	if (wafpark_runs_nothing())
 		return ENOSYS;
-	const struct start start = note_start(AT_FDCWD, path);
-	if (find_witness(&start, path, argv, env, words, list, &witnessed) &&
-	    real(child, witnessed.path, actions, attributes, words, list) == 0)
+	if (find_witness(&start, path, of->argv, of->env, words, list, &witnessed) &&
+	    real(of->child, witnessed.path, of->actions, of->attributes, words, list) == 0)
 		return 0;
-	int error = real(child, name, actions, attributes, argv, pass_on(&start, env, list, &passed));
+	int error = real(of->child, of->name, of->actions, of->attributes, of->argv, pass_on(&start, of->env, list, &passed));
 	if (error && wafpark_watch)
 		wafpark_note(WAFPARK_REFUSED, -error, 0, AT_FDCWD, path);
 	return error;
 }
 
+static int spawn_found(spawn_function *real, const struct spawning *of, int is_number) {
+	char buffer[LONGEST_PATH];
+	return spawn(real, of, wafpark_watch == WAFPARK_WATCH_ON ? search_path(of->name, buffer) : of->name, is_number);
+}
+
 EXPORT int posix_spawn(pid_t *restrict child, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
                        const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]) {
 	REAL(int, posix_spawn, (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
-	return spawn(real, path, child, path, actions, attributes, argv, env);
+	return spawn(real, &(struct spawning){child, path, actions, attributes, argv, env}, path, 1);
 }
 
 EXPORT int posix_spawnp(pid_t *restrict child, const char *restrict name, const posix_spawn_file_actions_t *restrict actions,
                         const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]) {
 	REAL(int, posix_spawnp, (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
-	char buffer[LONGEST_PATH];
-	const char *path = wafpark_watch == WAFPARK_WATCH_ON ? search_path(name, buffer) : name;
-	return spawn(real, path, child, name, actions, attributes, argv, env);
+	return spawn_found(real, &(struct spawning){child, name, actions, attributes, argv, env}, 1);
 }
 
-/* Set if a child of posix_spawn changes its folder before it opens files. */
-static int spawns_elsewhere;
+/* These two are in glibc from 2.39 on. They give a descriptor for the child, so a process that stands for it would not do. */
+EXPORT int pidfd_spawn(int *restrict file, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
+                       const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]);
+EXPORT int pidfd_spawn(int *restrict file, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
+                       const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]) {
+	REAL(int, pidfd_spawn, (int *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
+	return spawn(real, &(struct spawning){file, path, actions, attributes, argv, env}, path, 0);
+}
 
-EXPORT int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *restrict actions, const char *restrict path) {
-	REAL(int, posix_spawn_file_actions_addchdir_np, (posix_spawn_file_actions_t *, const char *))
+EXPORT int pidfd_spawnp(int *restrict file, const char *restrict name, const posix_spawn_file_actions_t *restrict actions,
+                        const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]);
+EXPORT int pidfd_spawnp(int *restrict file, const char *restrict name, const posix_spawn_file_actions_t *restrict actions,
+                        const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]) {
+	REAL(int, pidfd_spawnp, (int *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
+	return spawn_found(real, &(struct spawning){file, name, actions, attributes, argv, env}, 0);
+}
+
+static void note_folder_of_child(const char *path) {
 	if (wafpark_watch)
 		wafpark_note(WAFPARK_FIND, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 0, AT_FDCWD, path);
 	spawns_elsewhere = 1;
+}
+
+/* The names that end with _np are older. */
+EXPORT int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *restrict actions, const char *restrict path) {
+	REAL(int, posix_spawn_file_actions_addchdir_np, (posix_spawn_file_actions_t *, const char *))
+	note_folder_of_child(path);
+	return real ? real(actions, path) : ENOSYS;
+}
+
+EXPORT int posix_spawn_file_actions_addchdir(posix_spawn_file_actions_t *restrict actions, const char *restrict path);
+EXPORT int posix_spawn_file_actions_addchdir(posix_spawn_file_actions_t *restrict actions, const char *restrict path) {
+	REAL(int, posix_spawn_file_actions_addchdir, (posix_spawn_file_actions_t *, const char *))
+	note_folder_of_child(path);
 	return real ? real(actions, path) : ENOSYS;
 }
 
 EXPORT int posix_spawn_file_actions_addfchdir_np(posix_spawn_file_actions_t *actions, int folder) {
 	REAL(int, posix_spawn_file_actions_addfchdir_np, (posix_spawn_file_actions_t *, int))
+	spawns_elsewhere = 1;
+	return real ? real(actions, folder) : ENOSYS;
+}
+
+EXPORT int posix_spawn_file_actions_addfchdir(posix_spawn_file_actions_t *actions, int folder);
+EXPORT int posix_spawn_file_actions_addfchdir(posix_spawn_file_actions_t *actions, int folder) {
+	REAL(int, posix_spawn_file_actions_addfchdir, (posix_spawn_file_actions_t *, int))
 	spawns_elsewhere = 1;
 	return real ? real(actions, folder) : ENOSYS;
 }

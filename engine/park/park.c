@@ -138,6 +138,7 @@ static void serve(int control, struct wafpark_child *child) {
 			leave(127);
 		long pid = SYSTEM(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
 		if (pid == 0) {
+			wafpark_adopt_thread();
 			wafpark_end_with_engine(engine);
 			return;
 		}
@@ -157,8 +158,7 @@ static int parked_main(int argc, char **argv, char **env) {
 	incoming.pointers = map((WAFPARK_STRINGS + 2) * sizeof(char *), MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	int control = free_streams();
 	receive_welcome(control);
-	if (!wafpark_find_thread())
-		wafpark_see_obstacle(WAFPARK_THREAD);
+	wafpark_see_obstacle(wafpark_find_thread());
 	wafpark_find_watched();
 	if (!wafpark_mark_libraries())
 		wafpark_see_obstacle(WAFPARK_MANY_LIBRARIES);

@@ -51,7 +51,7 @@ struct wafpark_request {
 	int32_t group, engine; /* the process group to join; the process that must be its parent */
 	uint32_t log, generation; /* the region of the arena for its records; none if the generation is 0 */
 	uint32_t token; /* of the exec by which it starts, or 0 */
-	int32_t asker; /* the process that asked, and would otherwise have become the command, or 0 */
+	int32_t asker; /* the process that has recorded the exec by which it starts, or 0 */
 	uint32_t path, folder, argv, argc, env, envc, route; /* sizes in bytes with the zeros, and counts */
 	struct wafpark_context context;
 };
@@ -79,8 +79,9 @@ enum wafpark_obstacle {
 	WAFPARK_FILES, /* it opens files before main */
 	WAFPARK_PROCESS, /* it asks for its process number or folder before main */
 	WAFPARK_ENVIRONMENT, /* it changes its environment before main */
-	WAFPARK_THREAD, /* the place where its libc keeps the thread's number is not found */
+	WAFPARK_THREAD, /* after a fork, its libc takes itself for the parked thread */
 	WAFPARK_MANY_LIBRARIES, /* it has more libraries than can be checked for each command */
+	WAFPARK_FORK, /* it cannot fork */
 };
 
 /* The engine answers a program that wants to exec: either it must do so itself, or this is the status of the command that ran for it. */
@@ -113,9 +114,12 @@ struct wafpark_child {
 	size_t roster_size;
 };
 void wafpark_end_with_engine(int engine);
-int wafpark_find_thread(void); /* false: the thread's number in this libc was not found */
 void wafpark_adopt_command(const struct wafpark_child *child); /* returns as the command, or not at all */
 void wafpark_answer(int control, int32_t pid);
+
+/* thread.c: makes libc know that it is in another thread. The first function finds out how, and proves it. */
+enum wafpark_obstacle wafpark_find_thread(void);
+void wafpark_adopt_thread(void); /* in a fresh child */
 
 /* memory.c: large pages for large memory. */
 void wafpark_enlarge_pages(void);
@@ -126,8 +130,16 @@ void wafpark_route(const char *address, const struct wafpark_request *request);
 int wafpark_runs_nothing(void);
 /* Whether a file must stay, although the program must believe that it has removed it. */
 int wafpark_keeps_file(const char *path);
-/* Offers an exec to the engine. Returns if the program must be executed here. */
-void wafpark_offer_exec(const char *path, char *const *argv, char *const *env, uint32_t token);
+/* Whether anything is sent to the engine. */
+int wafpark_is_routed(void);
+/* Offers an exec to the engine. Returns if the program must be executed here. `asker` is the process that has recorded the exec, or 0 for this
+ * one. */
+void wafpark_offer_exec(const char *path, char *const *argv, char *const *env, uint32_t token, int asker);
+
+/* spawn.c: the same for what is started by posix_spawn. Returns the number of the child that stands for the program, or 0 if libc must start
+ * it. `actions` and `attributes` are those of posix_spawn. */
+int wafpark_offer_spawn(const char *path, const void *actions, const void *attributes, char *const *argv, char *const *env,
+                        uint32_t token);
 
 /* watch.c: looks up all functions to which it forwards, so that no child needs to. */
 void wafpark_find_watched(void);

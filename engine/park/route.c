@@ -130,12 +130,12 @@ static int read_context(struct wafpark_context *context) {
 	return SYSTEM(SYS_sched_getaffinity, 0, WAFPARK_PROCESSORS, context->processors) > 0;
 }
 
-static int compose(struct packet *packet, const char *path, char *const *argv, char *const *env, uint32_t token) {
+static int compose(struct packet *packet, const char *path, char *const *argv, char *const *env, uint32_t token, int asker) {
 	struct wafpark_request *request = packet->request;
 	request->magic = WAFPARK_MAGIC;
 	request->flags = WAFPARK_JOIN | (uint32_t)router.has_score;
 	request->group = (int32_t)SYSTEM(SYS_getpgid, 0);
-	request->asker = (int32_t)SYSTEM(SYS_getpid);
+	request->asker = asker ? asker : (int32_t)SYSTEM(SYS_getpid);
 	wafpark_tell_log(request, token);
 	packet->at = (char *)(request + 1);
 	packet->end = (char *)request + WAFPARK_PACKET;
@@ -179,14 +179,14 @@ static void end_like(int status) {
 
 /* Returns if the program must be executed here. If the engine ends after it has taken the command, its guardian ends the command and this
  * process, too. So if the connection ends without an answer while this process still lives, the engine runs nothing for it. */
-static void ask_engine(const char *path, char *const *argv, char *const *env, uint32_t token) {
+static void ask_engine(const char *path, char *const *argv, char *const *env, uint32_t token, int asker) {
 	struct packet packet;
 	long place = SYSTEM(SYS_mmap, NULL, WAFPARK_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (place < 0 && place > -4096)
 		return;
 	packet.request = (struct wafpark_request *)place;
 	int connection = (int)SYSTEM(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (connection >= 0 && compose(&packet, path, argv, env, token) &&
+	if (connection >= 0 && compose(&packet, path, argv, env, token, asker) &&
 	    SYSTEM(SYS_connect, connection, &router.address, offsetof(struct sockaddr_un, sun_path) + router.length) == 0 &&
 	    send_packet(connection, packet.request)) {
 		struct wafpark_routed routed;
@@ -194,8 +194,11 @@ static void ask_engine(const char *path, char *const *argv, char *const *env, ui
 		do
 			size = SYSTEM(SYS_recvfrom, connection, &routed, sizeof routed, 0, NULL, NULL);
 		while (size == -EINTR);
-		if (size == sizeof routed && routed.magic == WAFPARK_MAGIC && routed.ran)
+		if (size == sizeof routed && routed.magic == WAFPARK_MAGIC && routed.ran) {
+			/* The memory may be the parent's. */
+			SYSTEM(SYS_munmap, place, WAFPARK_PACKET);
 			end_like(routed.status);
+		}
 	}
 	if (connection >= 0)
 		SYSTEM(SYS_close, connection);
@@ -218,6 +221,10 @@ static int has_argument(char *const *argv, const char *wanted) {
 static int can_be_routed(const char *path, char *const *argv, char *const *env) {
 	return router.on && SYSTEM(SYS_getpid) != router.command && path && path[0] && argv && argv[0] && env && !has_argument(argv, "-time") &&
 	       SYSTEM(SYS_getsid, 0) == SYSTEM(SYS_getsid, router.engine) && are_streams_plain();
+}
+
+HIDDEN int wafpark_is_routed(void) {
+	return router.on;
 }
 
 HIDDEN int wafpark_runs_nothing(void) {
@@ -244,9 +251,9 @@ HIDDEN int wafpark_keeps_file(const char *path) {
 
 /* If the driver only has to report what it would run, it must never execute anything, even if the engine ends meanwhile: it has the file names of
  * an earlier command, and its parts would overwrite that command's outputs. */
-HIDDEN void wafpark_offer_exec(const char *path, char *const *argv, char *const *env, uint32_t token) {
+HIDDEN void wafpark_offer_exec(const char *path, char *const *argv, char *const *env, uint32_t token, int asker) {
 	if (can_be_routed(path, argv, env))
-		ask_engine(path, argv, env, token);
+		ask_engine(path, argv, env, token, asker);
 	if (router.runs_nothing)
 		leave(NOT_RUN);
 }

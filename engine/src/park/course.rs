@@ -260,10 +260,10 @@ const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 const TRIES: usize = 16;
 
 impl Temporary {
-    /// A new empty file, as the driver makes it.
+    /// A new empty file, as the driver makes it: the assembler names it in its messages.
     fn new(folder: &Path, temporary_files: &Arc<TemporaryFiles>) -> io::Result<Temporary> {
         for _ in 0..TRIES {
-            let mut random = [0; 8];
+            let mut random = [0; 6];
             getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
             let letters = random.map(|b| char::from(LETTERS[usize::from(b) % LETTERS.len()]));
             let name = format!("cc{}.s", String::from_iter(letters));

@@ -14,7 +14,7 @@ use std::time::Duration;
 use log::{info, warn};
 
 use super::courses::Courses;
-use super::parked::{bury, Parked, Parking};
+use super::parked::{bury, may_pass, Parked, Parking};
 use super::pool::{Pool, Task};
 use super::program::Program;
 use super::survey::{Sample, Surveyor};
@@ -94,6 +94,7 @@ impl Keeper {
     fn prove(&mut self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) {
         let started = self.start(spawner, program, env, stack);
         let (verdict, parked) = match started {
+            Err(words) if may_pass(&words) => (Verdict::refused(program, words).open(), None),
             Err(words) => (Verdict::refused(program, words).lasting(), None),
             Ok(parked) => {
                 let env = parked.facts.for_trial(env, self.folder.as_os_str().as_encoded_bytes());

@@ -121,15 +121,18 @@ pub struct Parking<'a> {
 
 /// The obstacle of a changed environment.
 const CHANGES: usize = 5;
-const OBSTACLES: [&str; 9] = [
+/// A limit may be reached just now.
+const CANNOT_FORK: &str = "it cannot fork before main";
+const OBSTACLES: [&str; 10] = [
     "",
     "it reads more of its environment before main than can be noted",
     "it sets its locale before main",
     "it opens files before main",
     "it asks for its process or folder before main",
     "it changes its environment before main",
-    "its libc hides where it notes its thread",
+    "after a fork, its libc takes itself for the parked thread",
     "it has more libraries than can be looked at for each command",
+    CANNOT_FORK,
     "it cannot be parked",
 ];
 
@@ -355,6 +358,11 @@ impl Parked {
         self.is_dead.store(true, Ordering::SeqCst);
         kill(self.pid);
     }
+}
+
+/// Whether the reason why a program could not be parked may be gone when it is tried again.
+pub fn may_pass(words: &str) -> bool {
+    words == CANNOT_FORK
 }
 
 /// Ends one process, and not its group: a child that has its ticket may still be in that group.

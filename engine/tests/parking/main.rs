@@ -5,4 +5,6 @@ mod support;
 
 mod commands;
 mod refusals;
+mod spawning;
+mod thread;
 mod trouble;

@@ -29,6 +29,26 @@ fn refused_with(before: &str, words: &str) {
     refused(&mut sandbox.client(1), &path, words);
 }
 
+/// A libc that is not proved to know itself after a fork is left alone: here it does not reach its own thread by a signal.
+#[test]
+fn a_program_whose_libc_is_lost_after_a_fork_is_refused() {
+    let sandbox = eager();
+    fs::write(
+        sandbox.path("lost.h"),
+        "int raise(int signal) { return signal == 0; }\n",
+    )
+    .unwrap();
+    let header = sandbox.path("lost.h");
+    let path = build(
+        &sandbox,
+        "probe",
+        "",
+        &["-rdynamic", "-include", header.to_str().unwrap()],
+    );
+    let words = "after a fork, its libc takes itself for the parked thread";
+    refused(&mut sandbox.client(1), &path, words);
+}
+
 /// How many commands were spawned for this reason.
 fn spawned(peer: &mut Peer, reason: &str) -> u64 {
     peer.report()["parking"]["spawned"][reason].as_u64().unwrap_or(0)
