@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import sys
-from typing import Dict, List, NoReturn, Optional, Tuple
+from typing import Dict, List, Mapping, NoReturn, Optional, Tuple
 
 from .. import TOOLS
 from ..version import VERSION
@@ -49,7 +49,7 @@ DEAF = re.compile(r"-[a-zA-Z]*[EIS]")
 def main() -> NoReturn:
 	"""Run the program that the command line names, in place of this process."""
 	words, tools = read_options(sys.argv[1:])
-	environ = prepare(dict(os.environ), tools)
+	environ = prepare(os.environ, tools)
 	if tools is None:
 		try:
 			choice.find(environ, os.getcwd())
@@ -92,8 +92,9 @@ def read_options(words: List[str]) -> Tuple[List[str], Optional[List[str]]]:
 	return rest, tools
 
 
-def prepare(environ: Dict[str, str], tools: Optional[List[str]]) -> Dict[str, str]:
-	"""The variables by which Pythons below find our tools."""
+def prepare(given: Mapping[str, str], tools: Optional[List[str]]) -> Dict[str, str]:
+	"""These variables with those by which Pythons below find our tools."""
+	environ = dict(given)
 	start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start")
 	path = [start] + [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder != start]
 	environ["PYTHONPATH"] = os.pathsep.join(path) if path[1:] != [""] else start

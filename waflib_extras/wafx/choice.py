@@ -18,6 +18,8 @@ NONE = "none"
 class Mistake(Exception):
 	"""A choice that cannot be meant, as one line with the remedy."""
 
+	pass  # waf-light removes the docstring
+
 
 def parse(text: str, where: str) -> List[str]:
 	"""The tools that a text names, each once. It has commas or blanks between names, and comments after ``#``."""

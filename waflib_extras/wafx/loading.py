@@ -8,7 +8,7 @@ tool, an option, a command) stays the project's, and what it saves of its option
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List
 
 from waflib import Context, Logs, Options
 
@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 OLDEST, TOO_NEW = 0x2000000, 0x2020000
 PREFIX = "waflib_extras."
-RESIDENT = (
-	"resident is left out: it keeps a Waf of its own ready, not that of a project (the waf command of waflib-extras does)"
-)
+RESIDENT = "resident is left out: it keeps a Waf of its own ready, and not that of a project"
 
 
-def begin(ctx: "OptionsContext") -> None:
-	"""Load the tools that are wanted. Whatever goes wrong is told in one line, and Waf runs without the tool."""
-	step_behind()
+def begin(ctx: "OptionsContext", is_ours: bool) -> None:
+	"""
+	Load the tools that are wanted. Whatever goes wrong is told in one line, and Waf runs without the tool.
+
+	``is_ours``: the project has not imported our package by itself.
+	"""
+	if is_ours:
+		step_behind()
 	version = getattr(Context, "HEXVERSION", 0)
 	if not OLDEST <= version < TOO_NEW:
 		say("the tools are for Waf 2.0 and 2.1, and this is Waf %s: it runs without them" % Context.WAFVERSION)
@@ -42,10 +45,8 @@ def begin(ctx: "OptionsContext") -> None:
 	if "resident" in tools:
 		say(RESIDENT)
 		tools.remove("resident")
-	own = Own(ctx)
-	for tool in tools:
-		own.load(tool)
-	own.keep_apart()
+	if tools:
+		Own(ctx).load(tools)
 
 
 def say(text: str) -> None:
@@ -64,25 +65,56 @@ def step_behind() -> None:
 
 
 class Own:
-	"""The options that our tools add, kept apart from those of the project."""
+	"""
+	The options that our tools add, kept apart from those of the project.
+
+	Tools add some before the project adds its own, and some right before the command line is parsed. So the parsing is
+	wrapped twice: outside of what the tools wrap around it, and within.
+	"""
 
 	def __init__(self, ctx: "OptionsContext") -> None:
 		self.ctx = ctx
 		self.defaults: Dict[str, Any] = {}
 		"""By the name that our tools use."""
-		self.parse_args = ctx.parse_args
+		self.others: Dict[int, Any] = {}
+		"""Options that are not ours, by identity. They are kept, since another one could get the identity otherwise."""
+		self.note_others()
+		stock = ctx.parse_args
 
-	def load(self, tool: str) -> None:
-		"""Load a tool, unless it does not fit here."""
-		before = set(map(id, list_options(self.ctx.parser)))
-		try:
-			importlib.import_module(PREFIX + tool).options(self.ctx)
-		except Exception as e:  # the build has to succeed without the tool
-			say("%s: %s: %s (going on without)" % (tool, e.__class__.__name__, e))
-			lifecycle.find().restore(tool)
+		def parse_args(*args: Any, **kw: Any) -> None:
+			self.claim()
+			stock(*args, **kw)
+			leave_commands()
+			self.settle()
+
+		ctx.parse_args = parse_args
+
+	def load(self, tools: Iterable[str]) -> None:
+		"""Load the tools, except those that do not fit here."""
+		for tool in tools:
+			try:
+				importlib.import_module(PREFIX + tool).options(self.ctx)
+			except Exception as e:  # the build has to succeed without the tool
+				say("%s: %s: %s (going on without)" % (tool, e.__class__.__name__, e))
+				lifecycle.find().restore(tool)
+		self.claim()
+		wrapped = self.ctx.parse_args
+
+		def parse_args(*args: Any, **kw: Any) -> None:
+			self.note_others()
+			wrapped(*args, **kw)
+
+		self.ctx.parse_args = parse_args
+
+	def note_others(self) -> None:
+		self.others.update((id(option), option) for option in list_options(self.ctx.parser))
+
+	def claim(self) -> None:
+		"""Rename what tools have added since the others were noted."""
 		for option in list_options(self.ctx.parser):
-			if id(option) not in before:
+			if id(option) not in self.others:
 				self.rename(option)
+		self.note_others()
 
 	def rename(self, option: Any) -> None:
 		"""Give an option of ours a place that no option of the project has."""
@@ -95,16 +127,6 @@ class Own:
 		# the help would show the new name as that of the value
 		if option.metavar is None and (hasattr(option, "takes_value") or not option.choices):
 			option.metavar = name.upper()
-
-	def keep_apart(self) -> None:
-		"""Have the values of our options taken from the project's as soon as the command line is parsed."""
-
-		def parse_args(*args: Any, **kw: Any) -> None:
-			self.parse_args(*args, **kw)
-			leave_commands()
-			self.settle()
-
-		self.ctx.parse_args = parse_args
 
 	def settle(self) -> None:
 		"""

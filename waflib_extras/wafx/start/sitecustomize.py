@@ -15,14 +15,14 @@ LAST = "waflib.Scripting"
 """The module of Waf that imports all others that matter. Each ``waf`` script imports it before Waf runs."""
 
 
-def say(text):  # type: (object) -> None
+def say(text):
 	sys.stderr.write("wafx: %s\n" % (text,))
 
 
 class Watcher:
 	"""The first of all finders. It finds our own package only, and lets others find Waf."""
 
-	def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]  # Python 2 has no annotations
+	def find_spec(self, name, path=None, target=None):
 		if name == PACKAGE and sys.version_info >= (3, 8):
 			from importlib.machinery import PathFinder
 
@@ -36,11 +36,11 @@ class Watcher:
 				sys.meta_path.insert(0, self)
 		return None
 
-	def find_module(self, name, path=None):  # type: ignore[no-untyped-def]  # Python 2 calls it
+	def find_module(self, name, path=None):
 		if name == LAST and sys.version_info < (3,):
 			refuse_python()
 
-	def find_waf(self, name, path, target):  # type: ignore[no-untyped-def]
+	def find_waf(self, name, path, target):
 		if sys.version_info < (3, 8):
 			refuse_python()
 			return None
@@ -55,49 +55,48 @@ class Watcher:
 class Loader:
 	"""Loads Waf's last module as its own loader does, and then prepares Waf for our tools."""
 
-	def __init__(self, loader):  # type: ignore[no-untyped-def]
+	def __init__(self, loader):
 		self.loader = loader
 
-	def create_module(self, spec):  # type: ignore[no-untyped-def]
+	def create_module(self, spec):
 		return self.loader.create_module(spec)
 
-	def exec_module(self, module):  # type: ignore[no-untyped-def]
+	def exec_module(self, module):
 		module.__loader__ = module.__spec__.loader = self.loader
 		self.loader.exec_module(module)
 		prepare_waf(module)
 
 
-def refuse_python():  # type: () -> None
+def refuse_python():
 	version = ".".join(str(number) for number in sys.version_info[:3])
 	say("the tools need Python 3.8 or newer, and this Waf runs on Python %s: it runs without them" % version)
 
 
-def prepare_waf(scripting):  # type: ignore[no-untyped-def]
+def prepare_waf(scripting):
 	"""Have our tools loaded when Waf asks for options, before it asks the project for its own."""
 	context = scripting.Options.OptionsContext
 	stock = context.execute
 
-	def execute(self):  # type: ignore[no-untyped-def]
+	def execute(self):
+		is_ours = PACKAGE not in sys.modules
 		try:
 			from waflib_extras.wafx import loading
 
-			begin = loading.begin
+			loading.begin(self, is_ours)
 		except Exception as e:  # a build that succeeds without us has to succeed
-			say("the tools cannot be imported: %s: %s: Waf runs without them" % (e.__class__.__name__, e))
-		else:
-			begin(self)
+			say("the tools cannot be loaded: %s: %s: Waf runs without them" % (e.__class__.__name__, e))
 		stock(self)
 
 	execute.__doc__ = stock.__doc__
 	context.execute = execute
 
 
-def step_aside():  # type: () -> None
+def step_aside():
 	"""Leave ``sys.path``, and run the ``sitecustomize`` that this Python would have run without us."""
 	sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
 	ours = sys.modules.pop(__name__)
 	# Python 2 empties a module that nothing refers to
-	Watcher.module = ours  # type: ignore[attr-defined]
+	Watcher.module = ours
 	try:
 		__import__(__name__)
 	except ImportError as e:
@@ -108,5 +107,5 @@ def step_aside():  # type: () -> None
 
 
 if __name__ == "sitecustomize":
-	sys.meta_path.insert(0, Watcher())  # type: ignore[arg-type]  # the stubs want a class of abc
+	sys.meta_path.insert(0, Watcher())
 	step_aside()
