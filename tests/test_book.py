@@ -48,7 +48,9 @@ def reader(tmp_path: pathlib.Path, runtime: pathlib.Path, engine: str) -> Iterat
 		(programs / name).chmod(0o755)
 	for name in ("wafd", "wafcc"):
 		(programs / name).symlink_to(os.path.join(os.path.dirname(os.path.realpath(engine)), name))
-	(programs / "python3").symlink_to(sys.executable)
+	# not a link, which would be a Python without the environment's packages
+	(programs / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+	(programs / "python3").chmod(0o755)
 	known = ("LANG", "TMPDIR", "WAFD_PATIENCE")
 	yield {
 		**{x: os.environ[x] for x in known if x in os.environ},
