@@ -44,6 +44,7 @@ THOROUGH = (
 	"test_house.py",
 	"test_killed_engines.py",
 	"test_waf_soundness.py",
+	"test_wafx_projects.py",
 )
 """Tests that take long: all of Waf's projects, campaigns, benchmarks, clones of the tree, frozen disks."""
 
