@@ -184,6 +184,19 @@ class TestStarts:
 		(expected,) = [line for line in without.stdout.splitlines() if line.startswith("path")]
 		assert expected in with_us.stdout.splitlines() and "/site/sitecustomize.py" in expected
 
+	@pytest.mark.parametrize("given", [None, "/given"])
+	def test_variable(self, own: Any, given: Any) -> None:
+		"""A project sees PYTHONPATH as it was, and as it sets it; programs that it starts have our folder in it."""
+		shown = "\timport os; print('sees', os.environ.get('PYTHONPATH'), 'PYTHONPATH' in dict(os.environ))\n"
+		shown += "\tprint('child', bld.cmd_and_log(['sh', '-c', 'echo $PYTHONPATH'], quiet=0).strip())\n"
+		shown += "\tos.environ['PYTHONPATH'] = '/own'; print('sees', os.environ['PYTHONPATH'])\n"
+		shown += "\tprint('child', bld.cmd_and_log(['sh', '-c', 'echo $PYTHONPATH'], quiet=0).strip())\n"
+		done = own(wscript=WSCRIPT + shown).wafx("./waf", "configure", "build", env={"PYTHONPATH": given})
+		lines = [line for line in done.stdout.splitlines() if line.startswith(("sees", "child"))]
+		start = str(pathlib.Path("waflib_extras") / "wafx" / "start")
+		assert lines[0] == f"sees {given} {given is not None}" and lines[2:] == ["sees /own", "child /own"]
+		assert lines[1].endswith(start + (f":{given}" if given else ""))
+
 	def test_other_pythons(self, own: Any) -> None:
 		"""A Python that runs no Waf imports nothing of ours."""
 		shown = "import sys; print([x for x in sys.modules if x.startswith(('waf', 'importlib.m'))])"

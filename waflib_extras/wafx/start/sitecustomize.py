@@ -11,6 +11,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = "waflib_extras"
 ROOT = HERE[: -len(os.path.join("", PACKAGE, "wafx", "start"))]
+VARIABLE = "PYTHONPATH"
 LAST = "waflib.Scripting"
 """The module of Waf that imports all others that matter. Each ``waf`` script imports it before Waf runs."""
 
@@ -74,6 +75,7 @@ def refuse_python():
 
 def prepare_waf(scripting):
 	"""Have our tools loaded when Waf asks for options, before it asks the project for its own."""
+	hide_variable()
 	context = scripting.Options.OptionsContext
 	stock = context.execute
 
@@ -89,6 +91,37 @@ def prepare_waf(scripting):
 
 	execute.__doc__ = stock.__doc__
 	context.execute = execute
+
+
+def hide_variable():
+	"""
+	Have the project see ``PYTHONPATH`` as it was, since some look at it. What it starts inherits it with our folder.
+
+	The variable of the process itself stays, and so does what is below ``os.environ``, which the engine is told.
+	"""
+	full = os.environ.get(VARIABLE, "")
+	rest = os.pathsep.join(folder for folder in full.split(os.pathsep) if folder != HERE)
+	if rest == full:
+		return
+
+	class Environ(os.environ.__class__):
+		def __getitem__(self, name):
+			value = super().__getitem__(name)
+			if name != VARIABLE or value != full:
+				return value
+			if not rest:
+				raise KeyError(name)
+			return rest
+
+		def __iter__(self):
+			for name in super().__iter__():
+				if name != VARIABLE or name in self:
+					yield name
+
+		def __len__(self):
+			return sum(1 for _ in self)
+
+	os.environ.__class__ = Environ
 
 
 def step_aside():
