@@ -66,7 +66,13 @@ with tempfile.TemporaryDirectory() as workspace:
 			("share/zsh/site-functions", sorted(glob.glob("engine/completions/zsh/*"))),
 			("share/fish/vendor_completions.d", sorted(glob.glob("engine/completions/fish/*"))),
 		],
-		entry_points={"console_scripts": ["waf = waflib_extras.launcher:main"]},
+		entry_points={
+			"console_scripts": [
+				"waf = waflib_extras.launcher:main",
+				"wafx = waflib_extras.wafx:main",
+				"waf-extras = waflib_extras.wafx:main",
+			]
+		},
 		# one entry for both programs, so that cargo is run once
 		rust_extensions=[]
 		if obstacle

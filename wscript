@@ -59,6 +59,7 @@ NATIVE = (
 	"tests/test_tiers*.py",
 	"tests/test_unity.py",
 	"tests/test_wafcc*.py",
+	"tests/test_wafx_projects.py",
 )
 
 

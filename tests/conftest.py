@@ -44,6 +44,7 @@ THOROUGH = (
 	"test_house.py",
 	"test_killed_engines.py",
 	"test_waf_soundness.py",
+	"test_wafx_projects.py",
 )
 """Tests that take long: all of Waf's projects, campaigns, benchmarks, clones of the tree, frozen disks."""
 
@@ -64,9 +65,14 @@ from waflib_extras import launcher
 """
 LOAD_FIRST = """\
 launcher.prefer_own_waflib()
-sys.path.append(%r)
-import waf_with
-waf_with.load_first(%r)
+import waflib_extras
+from waflib import Options
+waflib_extras.offer_tools()
+class ToolsFirst(Options.OptionsContext):
+	cmd = "options"
+	def execute(self):
+		self.load(%r)
+		super().execute()
 """
 
 
@@ -153,7 +159,7 @@ def waf(runtime: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 		timeout: float = 100,
 	) -> "Completed[str]":
 		script = tmp_path_factory.mktemp("bin") / "waf"
-		script.write_text(LAUNCH + (LOAD_FIRST % (str(ROOT / "utils"), tools) if tools else "") + "launcher.main()\n")
+		script.write_text(LAUNCH + (LOAD_FIRST % tools if tools else "") + "launcher.main()\n")
 		changes = dict(env or {}, **({"WAFDIR": str(wafdir)} if wafdir else {}))
 		environ = {k: v for k, v in {**os.environ, **changes}.items() if v is not None}
 		command: List[str] = [interpreter or sys.executable, str(script), *args]

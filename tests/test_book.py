@@ -25,7 +25,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 DONE = [page for page in PAGES if any(isinstance(x, book_pages.Command) for x in book_pages.list_steps(page))]
-PROGRAMS = r"(?:sudo |\w+=\S* )*(?:\./waf|waf|wafd|wafcc|pip|python3?|utils/bench\.py|make|cmake|ninja|export|git|cd)\s"
+PROGRAMS = (
+	r"(?:sudo |\w+=\S* )*(?:\./waf|waf|wafx|wafd|wafcc|pip|python3?|utils/bench\.py|make|cmake|ninja|export|git|cd)\s"
+)
 
 
 def list_blocks() -> List[book_pages.Block]:
@@ -40,13 +42,15 @@ def reader(tmp_path: pathlib.Path, runtime: pathlib.Path, engine: str) -> Iterat
 	for folder in (home / "work", programs):
 		folder.mkdir(parents=True)
 	(home / "waflib-extras").symlink_to(ROOT)
-	waf = programs / "waf"
-	start = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom waflib_extras.launcher import main\nmain()\n"
-	waf.write_text(f"#!{sys.executable}\n{start}")
-	waf.chmod(0o755)
+	for name, module in (("waf", "launcher"), ("wafx", "wafx")):
+		start = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom waflib_extras.{module} import main\nmain()\n"
+		(programs / name).write_text(f"#!{sys.executable}\n{start}")
+		(programs / name).chmod(0o755)
 	for name in ("wafd", "wafcc"):
 		(programs / name).symlink_to(os.path.join(os.path.dirname(os.path.realpath(engine)), name))
-	(programs / "python3").symlink_to(sys.executable)
+	# not a link, which would be a Python without the environment's packages
+	(programs / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+	(programs / "python3").chmod(0o755)
 	known = ("LANG", "TMPDIR", "WAFD_PATIENCE")
 	yield {
 		**{x: os.environ[x] for x in known if x in os.environ},

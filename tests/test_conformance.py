@@ -1,21 +1,20 @@
 """
-Waf's own demos, tests and playground, and jack2, build with `prefork` as they do with stock Waf: the same bytes, the
-same messages, and every command by way of the engine. `conformance/projects.py` lists them, and each exception with its
-reason.
+Waf's own demos, tests and playground, and jack2, build with `wafx --with=prefork` as they do with stock Waf: the same
+bytes, the same messages, and every command by way of the engine. `conformance/projects.py` lists them, and each
+exception with its reason.
 """
 
 import os
 import pathlib
 import platform
 import shutil
+import sys
 from typing import Any, List
 
 import pytest
 from conformance import projects, twins
 from conformance.projects import OUTSIDE, PARTS, PROJECTS, Project
 from conformance.workbench import Pair, Workbench, count_executed
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 PYPY = platform.python_implementation() == "PyPy"
 
@@ -158,7 +157,7 @@ def test_the_order_counts_with_one_job(ordered: bool, same: bool) -> None:
 
 
 # what would make both sides differ, or differ from what a plain `waf configure build` does
-MEDDLING = ("WAF_WITH", "WAF_NO_PREFORK", "WAF_PREFORK_TRANSPORT", "WAFDIR", "JOBS", "NOCLIMB", "DESTDIR", "PREFIX")
+MEDDLING = ("WAFX_WITH", "WAF_NO_PREFORK", "WAF_PREFORK_TRANSPORT", "WAFDIR", "JOBS", "NOCLIMB", "DESTDIR", "PREFIX")
 
 
 @pytest.mark.timeout(600)
@@ -167,7 +166,7 @@ def test_jack_builds_the_same(jack_sources: pathlib.Path, folder: pathlib.Path, 
 	"""jack2 with its own Waf 2.0.12 on PyPy gives the same files and messages with `prefork`, by way of the engine."""
 	if not shutil.which("pypy3") and not os.environ.get("CI"):
 		pytest.skip("no pypy3")
-	waf = ["pypy3", str(ROOT / "utils" / "waf_with.py")]
+	waf = ["pypy3", "./waf"]
 	# half of it, and quickly compiled: what is left is of every kind that is in the whole
 	without = ["--%s=no" % part for part in ("alsa", "db", "opus", "samplerate", "sndfile", "zalsa")]
 	jobs = os.cpu_count() or 1
@@ -177,10 +176,12 @@ def test_jack_builds_the_same(jack_sources: pathlib.Path, folder: pathlib.Path, 
 	env.update(SOURCE_DATE_EPOCH="1600000000", CFLAGS="-O0", CXXFLAGS="-O0")
 	built = []
 	# stock Waf does not say what was saved
-	for side, more in (("stock", {}), ("prefork", {"WAF_WITH": "prefork", "WAF_PREFORK_SUMMARY": "no"})):
+	wafx = [sys.executable, "-m", "waflib_extras.wafx", "--with=prefork"]
+	for side, before, more in (("stock", [], {}), ("prefork", wafx, {"WAF_PREFORK_SUMMARY": "no"})):
 		sources = {jack_sources: pathlib.Path("jack2")}
+		lines = [[*before, *command] for command in commands]
 		built.append(
-			twins.build_aside(sources, folder / "work", folder / side, commands, {**env, **more}, "jack2", timeout=300)
+			twins.build_aside(sources, folder / "work", folder / side, lines, {**env, **more}, "jack2", timeout=300)
 		)
 		assert built[-1].succeeded, str(built[-1].runs[-1])
 	assert twins.compare_builds(*built, twins.Standard(ordered=jobs == 1)) == []

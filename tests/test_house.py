@@ -278,14 +278,15 @@ class TestPackage:
 		assert re.search(r"^Requires-Dist: waflib ?>=2\.0$", metadata, re.M)
 
 	def test_install(self, wheel, clone_python, environ, tmp_path, project):
-		"""An installed wheel gives the three commands, and its `waf` finds our tools and the engine beside it."""
+		"""An installed wheel gives its commands, and its `waf` finds our tools and the engine beside it."""
 		run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], environ, tmp_path)
 		commands = tmp_path / "venv" / "bin"
 		pip = [clone_python, "-m", "pip", "--python", str(commands / "python")]
 		run([*pip, "install", "-q", str(wheel)], environ, tmp_path)
 		version = waflib_extras.__version__
 		assert run([str(commands / "waf"), "--version"], environ, tmp_path).stdout.startswith("waf 2.")
-		assert version in run([str(commands / "wafd"), "--version"], environ, tmp_path).stdout
+		for command in ("wafd", "wafx", "waf-extras"):
+			assert version in run([str(commands / command), "--version"], environ, tmp_path).stdout
 		assert os.access(commands / "wafcc", os.X_OK)
 		folder = project(FILES)
 		done = run([str(commands / "waf"), "configure"], {**environ, "WAF_NO_PREFORK": "1"}, folder)

@@ -10,7 +10,10 @@ from typing import Any
 
 import waflib
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+OTHER_WAF = "import os; from waflib import Context, Scripting; "
+OTHER_WAF += (
+	"Scripting.waf_entry_point(os.getcwd(), Context.WAFVERSION, os.path.dirname(os.path.dirname(Context.__file__)))"
+)
 EMPTY = {"wscript": "def options(opt):\n\tpass\ndef configure(conf):\n\tpass\ndef build(bld):\n\tpass\n"}
 
 
@@ -30,8 +33,10 @@ def test_large_says_that_it_knows_nothing_of_a_waf(waf: Any, project: Any, tmp_p
 
 def test_resident_says_that_it_is_not_called(project: Any, tmp_path: pathlib.Path) -> None:
 	"""Only the command of this package calls a resident: a build by another one says that there is none."""
-	folder = project(EMPTY)
-	argv = [sys.executable, str(ROOT / "utils" / "waf_with.py"), "configure", "build"]
-	environ = dict(os.environ, WAF_WITH="resident", WAFD_RUNTIME_DIR=str(tmp_path / "run"))
+	folder = project(
+		{"wscript": "import waflib_extras\n" + EMPTY["wscript"].replace("pass", "opt.load('resident')", 1)}
+	)
+	environ = dict(os.environ, WAFD_RUNTIME_DIR=str(tmp_path / "run"))
+	argv = [sys.executable, "-c", OTHER_WAF, "configure", "build"]
 	done = subprocess.run(argv, cwd=folder, env=environ, capture_output=True, encoding="utf-8", timeout=100, check=True)
 	assert (done.stdout + done.stderr).count("resident: does nothing with this copy of Waf") == 1

@@ -4,7 +4,6 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -38,10 +37,3 @@ def test_a_mistake_is_one_line(tmp_path: pathlib.Path) -> None:
 	"""An engine that is not there is named."""
 	done = fuzz(tmp_path, "--wafd", "/no/such")
 	assert done.returncode == 2 and re.fullmatch(r"fuzzwaf: /no/such: .*--wafd\n", done.stderr), done.stderr
-
-
-def test_help_of_waf_with_is_its_own() -> None:
-	"""``waf_with.py --help`` tells what the program does, in a folder without a project, too."""
-	argv = [sys.executable, str(ROOT / "utils" / "waf_with.py"), "--help"]
-	done: Any = subprocess.run(argv, cwd="/", capture_output=True, encoding="utf-8", timeout=100, check=False)
-	assert done.returncode == 0 and "WAF_WITH" in done.stdout and not done.stderr

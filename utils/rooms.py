@@ -30,6 +30,7 @@ PYTHON_FLOORS = (
 	("launcher",),
 	("prefork",),
 	("batch", "large", "resident", "unity", "wafcc"),
+	("wafx",),
 )
 """From the ground up."""
 ENGINE_FLOORS = (

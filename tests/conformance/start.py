@@ -1,5 +1,5 @@
 """
-The `waf` of the conformance tests: `utils/waf_with.py`, and around it what makes two builds comparable.
+The `waf` of the conformance tests: it runs the `waflib` of $WAFDIR, and has what makes two builds comparable.
 
 On both sides, tasks are numbered: Waf walks sets of them, and would do so in the order of their addresses in memory,
 which any tool that allocates a little changes. Stock Waf's commands are tallied, one byte for each call of
@@ -9,9 +9,8 @@ there is no tally, so that nothing but the tools stands between Waf and its comm
 
 import itertools
 import os
+import sys
 from typing import Any
-
-import waf_with
 
 
 def number_tasks() -> None:
@@ -43,8 +42,12 @@ def keep_tally(path: str) -> None:
 	Utils.run_process = run_and_count
 
 
-waf_with.find_waflib()
+cwd, wafdir = os.getcwd(), os.path.abspath(os.environ["WAFDIR"])
+sys.path.insert(0, wafdir)
 number_tasks()
-if not os.environ.get("WAF_WITH"):
+if not os.environ.get("WAFX_WITH"):
 	keep_tally(os.environ["CONFORMANCE_TALLY"])
-waf_with.main()
+
+from waflib import Context, Scripting  # noqa: E402  # of $WAFDIR
+
+Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)

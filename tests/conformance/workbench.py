@@ -7,11 +7,12 @@ import subprocess
 import sys
 from typing import List, Mapping, NamedTuple
 
+from waflib_extras import wafx
+
 from . import twins
 from .projects import Project
 
 HERE = pathlib.Path(__file__).resolve().parent
-UTILS = HERE.parent.parent / "utils"
 TOOL = "prefork"
 LONGEST = 100  # seconds for one run of Waf
 
@@ -54,7 +55,7 @@ class Workbench:
 			"TZ": "UTC",
 			"SOURCE_DATE_EPOCH": "1600000000",
 			"PYTHONHASHSEED": "1",
-			"PYTHONPATH": os.pathsep.join([str(HERE / "site"), str(UTILS)]),
+			"PYTHONPATH": str(HERE / "site"),
 			"PYTHONPYCACHEPREFIX": str(bytecode),
 			"WAFDIR": str(waflib),
 			"CONFORMANCE_TALLY": str(self.tally),
@@ -73,7 +74,7 @@ class Workbench:
 			jobs,
 			TOOL,
 			{
-				"WAF_WITH": TOOL,
+				**wafx.prepare(self.env, [TOOL]),
 				"WAFD": os.environ["WAFD"],
 				"WAFD_RUNTIME_DIR": os.environ["WAFD_RUNTIME_DIR"],
 				# stock Waf does not say what was saved

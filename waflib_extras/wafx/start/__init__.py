@@ -1,0 +1,1 @@
+"""The folder that ``wafx`` puts into ``PYTHONPATH``. It has ``sitecustomize.py`` and nothing else."""
