@@ -99,7 +99,7 @@ pub struct SessionLine {
     pub own_slots: bool,
     /// Its limits beside other builds, and what it waits for.
     #[serde(rename = "neighbor")]
-    pub neighbour: Value,
+    pub neighbor: Value,
 }
 
 /// A running command in a report.
@@ -254,15 +254,15 @@ pub fn show(report: &Value) -> String {
             s["waiting"]
         );
         line("build", about);
-        let neighbour = &s["neighbor"];
-        if let Some(most) = neighbour["load"].as_f64() {
+        let neighbor = &s["neighbor"];
+        if let Some(most) = neighbor["load"].as_f64() {
             line("", format!("starts nothing above {most} runnable threads"));
         }
-        if let Some(form) = neighbour["jobserver"].as_str() {
-            let (held, free) = (&neighbour["tokens_held"], &neighbour["tokens_free"]);
+        if let Some(form) = neighbor["jobserver"].as_str() {
+            let (held, free) = (&neighbor["tokens_held"], &neighbor["tokens_free"]);
             line("", format!("{}: {held} tokens held, {free} free", printable(form)));
         }
-        if let Some(why) = neighbour["waits_for"].as_str() {
+        if let Some(why) = neighbor["waits_for"].as_str() {
             line("", format!("waits: {}", printable(why)));
         }
     }
@@ -385,7 +385,7 @@ mod tests {
                 waiting: 2,
                 connections: 3,
                 own_slots: true,
-                neighbour: json!({"load": 2.5, "jobserver": "jobserver of its own", "tokens_held": 1, "tokens_free": 2,
+                neighbor: json!({"load": 2.5, "jobserver": "jobserver of its own", "tokens_held": 1, "tokens_free": 2,
                     "waits_for": "jobserver: no token is free"}),
             }],
             connections: 3,

@@ -34,7 +34,7 @@ impl Server {
                 waiting,
                 connections: session.connections,
                 own_slots: session.own_slots,
-                neighbour: self.neighbors.describe(id, waiting),
+                neighbor: self.neighbors.describe(id, waiting),
             }
         });
         let commands = self.commands.running().map(|(key, order, running)| {

@@ -522,8 +522,8 @@ mod tests {
     #[test]
     fn a_panic_in_one_connection_ends_that_one_only() {
         let server = TestServer::new("fault");
-        let neighbour = server.peer();
-        ping(&neighbour);
+        let neighbor = server.peer();
+        ping(&neighbor);
         let words: [&[u8]; 4] = [b"!answering", b"!carrying", b"!hearing", b"!dropping"];
         for (round, word) in (1..).zip(words) {
             let mut faulty = server.peer();
@@ -531,7 +531,7 @@ mod tests {
             let ended = faulty.read(&mut [0; 100]);
             assert!(matches!(ended, Ok(0)) || ended.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset));
             drop(faulty);
-            ping(&neighbour);
+            ping(&neighbor);
             ping(&server.peer());
             let deadline = Instant::now() + Duration::from_secs(30);
             while server.faults() < round {

@@ -50,8 +50,8 @@ fn wait_for_descriptors(engine: i32, before: usize) {
 #[test]
 fn a_broken_frame_ends_its_connection_only() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(2);
-    let waits = neighbour.submit(&shell("cat").input(b"untouched"));
+    let mut neighbor = sandbox.client(2);
+    let waits = neighbor.submit(&shell("cat").input(b"untouched"));
     let broken = vectors("broken");
     for (name, bytes) in &broken {
         let mut peer = sandbox.client(1);
@@ -60,8 +60,8 @@ fn a_broken_frame_ends_its_connection_only() {
             panic!("{name} was answered: {reply:?}");
         }
     }
-    assert_eq!(neighbour.finish(waits).text(), "untouched");
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_eq!(neighbor.finish(waits).text(), "untouched");
+    assert_serves_both(&sandbox, &mut neighbor);
     assert_eq!(sandbox.status()["totals"]["malformed"], broken.len());
 }
 
@@ -124,8 +124,8 @@ fn the_cap_of_input_is_exact() {
 #[test]
 fn truncated_frames_leave_nothing_behind() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
-    let engine = neighbour.pid;
+    let mut neighbor = sandbox.client(1);
+    let engine = neighbor.pid;
     let before = process::descriptors(engine);
     for (_, bytes) in vectors("good") {
         // Complete frames are for other tests: one of them stops the engine.
@@ -133,9 +133,9 @@ fn truncated_frames_leave_nothing_behind() {
             sandbox.client(1).write(&bytes[..cut]);
         }
     }
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbor);
     wait_for_descriptors(engine, before);
-    assert_eq!(neighbour.report()["totals"]["malformed"], 0, "ending is not malformed");
+    assert_eq!(neighbor.report()["totals"]["malformed"], 0, "ending is not malformed");
 }
 
 /// Bytes that come one by one form the same requests.
@@ -180,8 +180,8 @@ fn many_frames_in_one_write_are_all_taken() {
 #[test]
 fn a_crowd_that_sends_garbage_is_sent_away() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
-    let engine = neighbour.pid;
+    let mut neighbor = sandbox.client(1);
+    let engine = neighbor.pid;
     let before = process::descriptors(engine);
     let mut random = Random(1);
     let mut crowd: Vec<Peer> = (0..300)
@@ -202,7 +202,7 @@ fn a_crowd_that_sends_garbage_is_sent_away() {
     for peer in &mut crowd {
         peer.is_closed();
     }
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbor);
     wait_for_descriptors(engine, before);
 }
 
@@ -260,11 +260,11 @@ fn requests(bytes: &[u8]) -> Vec<Request> {
 #[test]
 fn mutated_frames_do_no_harm() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
-    let engine = neighbour.pid;
+    let mut neighbor = sandbox.client(1);
+    let engine = neighbor.pid;
     // One of the mutations will open the TCP port, which stays open.
-    neighbour.send(&Request::Listen);
-    assert!(matches!(neighbour.receive(), Some(Reply::Listening { .. })));
+    neighbor.send(&Request::Listen);
+    assert!(matches!(neighbor.receive(), Some(Reply::Listening { .. })));
     let before = process::descriptors(engine);
     let words = ["/bin/true", "one", "two"];
     let environment = Request::Environment {
@@ -302,11 +302,11 @@ fn mutated_frames_do_no_harm() {
         // The engine may close the connection before everything is written.
         let _ = peer.try_write(&bytes);
     }
-    assert_eq!(neighbour.report()["pid"], engine);
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_eq!(neighbor.report()["pid"], engine);
+    assert_serves_both(&sandbox, &mut neighbor);
     wait_for_descriptors(engine, before);
     wait_until("the last of their commands is gone", || {
-        neighbour.report()["slots"]["running"] == 0
+        neighbor.report()["slots"]["running"] == 0
     });
 }
 
@@ -336,8 +336,8 @@ fn a_command_without_its_descriptors_ends_the_connection() {
 #[test]
 fn too_many_descriptors_end_the_connection() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
-    let engine = neighbour.pid;
+    let mut neighbor = sandbox.client(1);
+    let engine = neighbor.pid;
     let before = process::descriptors(engine);
     let null = File::open("/dev/null").unwrap();
     for sent in [4, 5, 16, 30] {
@@ -347,15 +347,15 @@ fn too_many_descriptors_end_the_connection() {
         peer.is_closed();
     }
     wait_for_descriptors(engine, before);
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbor);
 }
 
 /// Descriptors that come before an incomplete frame are limited, and are closed with the connection.
 #[test]
 fn early_descriptors_are_limited() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
-    let engine = neighbour.pid;
+    let mut neighbor = sandbox.client(1);
+    let engine = neighbor.pid;
     let before = process::descriptors(engine);
     let null = File::open("/dev/null").unwrap();
     let three: Vec<BorrowedFd> = vec![null.as_fd(); 3];
@@ -375,15 +375,15 @@ fn early_descriptors_are_limited() {
     }
     peer.is_closed();
     wait_for_descriptors(engine, before);
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbor);
 }
 
 /// Descriptors that come with a request that does not use them are closed.
 #[test]
 fn unused_descriptors_are_not_kept() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
-    let engine = neighbour.pid;
+    let mut neighbor = sandbox.client(1);
+    let engine = neighbor.pid;
     let before = process::descriptors(engine);
     let null = File::open("/dev/null").unwrap();
     let mut peer = sandbox.client(1);
@@ -392,22 +392,22 @@ fn unused_descriptors_are_not_kept() {
     // process's status.
     let _ = peer.receive();
     wait_until("they are closed", || process::descriptors(engine) <= before + 2);
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbor);
 }
 
 /// A client that sends its own socket over itself cannot keep the connection open.
 #[test]
 fn a_connection_sent_over_itself_ends_all_the_same() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
-    let engine = neighbour.pid;
+    let mut neighbor = sandbox.client(1);
+    let engine = neighbor.pid;
     let before = process::descriptors(engine);
     let mut peer = sandbox.client(1);
     let own = peer.stream.try_clone().unwrap();
     let _ = peer.write_with(&bytes_of(&Request::Status), &[own.as_fd()]);
     drop((peer, own));
     wait_for_descriptors(engine, before);
-    assert_serves_both(&sandbox, &mut neighbour);
+    assert_serves_both(&sandbox, &mut neighbor);
 }
 
 /// Descriptors become the streams of the command, in the order in which they were sent, even if the command waits.

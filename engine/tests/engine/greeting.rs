@@ -61,7 +61,7 @@ fn a_client_learns_how_many_slots_there_are() {
 #[test]
 fn garbage_is_no_greeting() {
     let sandbox = Sandbox::started();
-    let mut neighbour = sandbox.client(1);
+    let mut neighbor = sandbox.client(1);
     let mut framed = vec![6, 0, 0, 0];
     framed.extend(b"\x01WAFE\0");
     for garbage in [
@@ -83,7 +83,7 @@ fn garbage_is_no_greeting() {
             Some(other) => panic!("{garbage:?} was answered: {other:?}"),
         }
     }
-    assert_eq!(neighbour.run(&shell("echo fine")).text(), "fine\n");
+    assert_eq!(neighbor.run(&shell("echo fine")).text(), "fine\n");
 }
 
 /// A well-formed frame that is not a greeting is refused as such.

@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
 	else if (!strcmp(what, "files"))
 		write_files();
 	else if (!strcmp(what, "many"))
-		for (long i = 0; i < 100000; i++)
+		for (long i = 0; i < 400000; i++)
 			access("/absent/and/of/a/long/enough/name", F_OK);
 	else if (!strcmp(what, "closed")) {
 		for (int i = 3; i < 256; i++)
