@@ -82,4 +82,8 @@ class Chamber:
 			except subprocess.TimeoutExpired:
 				process.kill()
 				output, status = process.communicate()[0], 124
+			except BaseException:
+				# all that runs inside ends with it
+				process.kill()
+				raise
 		return subprocess.CompletedProcess(list(command), status, output)

@@ -91,7 +91,9 @@ class Pipeline:
 		"""Send as much as the engine takes now."""
 		while self.unsent:
 			try:
-				sent = self.connection.sock.send(memoryview(self.unsent)[:AT_ONCE], MSG_NOSIGNAL | MSG_DONTWAIT)
+				# given back at once: until PyPy has collected it, the bytes could not be removed
+				with memoryview(self.unsent) as whole, whole[:AT_ONCE] as part:
+					sent = self.connection.sock.send(part, MSG_NOSIGNAL | MSG_DONTWAIT)
 			except BlockingIOError:
 				return
 			except OSError:

@@ -350,7 +350,9 @@ def take_frames(data: bytearray) -> List[bytes]:
 			stop = start + 4 + length
 			if stop > end:
 				break
-			frames.append(bytes(view[start:stop]))
+			# PyPy counts a part until it is given back
+			with view[start:stop] as part:
+				frames.append(bytes(part))
 			start = stop
 	del data[:start]
 	return frames

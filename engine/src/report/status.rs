@@ -98,7 +98,6 @@ pub struct SessionLine {
     pub connections: usize,
     pub own_slots: bool,
     /// Its limits beside other builds, and what it waits for.
-    #[serde(rename = "neighbor")]
     pub neighbor: Value,
 }
 
