@@ -35,7 +35,7 @@ Other sizes, compilers and contenders: utils/bench.py --help
 """
 
 FUZZING = 3  # seconds for each decoder
-THOROUGH = ("fuzz", "pypy")  # steps that are left for --all and for CI
+THOROUGH = ("fuzz", "pypy", "systems")  # steps that are left for --all and for CI
 
 # tests whose work is done by the engine's programs, compilers or benchmarks: one interpreter is enough to ask them
 NATIVE = (
@@ -54,8 +54,9 @@ NATIVE = (
 	"tests/test_hosts*.py",
 	"tests/test_house.py",
 	"tests/test_killed_engines.py",
-	"tests/test_parked_compilers.py",
+	"tests/test_parked*.py",
 	"tests/test_serve*.py",
+	"tests/test_systems.py",
 	"tests/test_tiers*.py",
 	"tests/test_unity.py",
 	"tests/test_wafcc*.py",
@@ -230,6 +231,15 @@ class Check:
 
 	def step_pypy(self):
 		self.test_python(self.prepare_pypy(), [x for name in NATIVE for x in ("--ignore-glob", name)])
+
+	def step_systems(self):
+		"""Some tests on another release of Debian, with its compilers and its libc."""
+		if os.geteuid():
+			raise LeftOut("root makes other systems: run it as root")
+		if not shutil.which("debootstrap"):
+			raise LeftOut("apt-get install debootstrap")
+		wanted = ["--suites", "trixie", "--few", "--users", "user", "--tests", "parking,observing,caching"]
+		self.call([self.prepare_cpython(), os.path.join("utils", "systems.py"), *wanted])
 
 	# ---- what they need
 
