@@ -8,13 +8,12 @@ import os
 import pathlib
 import platform
 import shutil
-import sys
 from typing import Any, List
 
 import pytest
 from conformance import projects, twins
 from conformance.projects import OUTSIDE, PARTS, PROJECTS, Project
-from conformance.workbench import Pair, Workbench, count_executed
+from conformance.workbench import Pair, Workbench
 
 PYPY = platform.python_implementation() == "PyPy"
 
@@ -154,35 +153,3 @@ def test_the_order_counts_with_one_job(ordered: bool, same: bool) -> None:
 	"""Messages in another order differ when one job ran at a time, and do not when several did."""
 	turned = b"[1/2] b\n[2/2] a\n'build' finished successfully (0.1s)\n"
 	assert (not twins.compare_messages(RUN.stdout, turned, twins.Standard(ordered))) == same
-
-
-# what would make both sides differ, or differ from what a plain `waf configure build` does
-MEDDLING = ("WAFX_WITH", "WAF_NO_PREFORK", "WAF_PREFORK_TRANSPORT", "WAFDIR", "JOBS", "NOCLIMB", "DESTDIR", "PREFIX")
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(PYPY, reason="it runs PyPy as Waf's interpreter whoever runs the test")
-def test_jack_builds_the_same(jack_sources: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path) -> None:
-	"""jack2 with its own Waf 2.0.12 on PyPy gives the same files and messages with `prefork`, by way of the engine."""
-	if not shutil.which("pypy3") and not os.environ.get("CI"):
-		pytest.skip("no pypy3")
-	waf = ["pypy3", "./waf"]
-	# half of it, and quickly compiled: what is left is of every kind that is in the whole
-	without = ["--%s=no" % part for part in ("alsa", "db", "opus", "samplerate", "sndfile", "zalsa")]
-	jobs = os.cpu_count() or 1
-	commands = [[*waf, "configure", *without], [*waf, "build", "-j%d" % jobs]]
-	env = {name: value for name, value in os.environ.items() if name not in MEDDLING}
-	env.update(WAFDIR=".", LANG="C.UTF-8", PYTHONHASHSEED="1", PYTHONPYCACHEPREFIX=str(bytecode))
-	env.update(SOURCE_DATE_EPOCH="1600000000", CFLAGS="-O0", CXXFLAGS="-O0")
-	built = []
-	# stock Waf does not say what was saved
-	wafx = [sys.executable, "-m", "waflib_extras.wafx", "--with=prefork"]
-	for side, before, more in (("stock", [], {}), ("prefork", wafx, {"WAF_PREFORK_SUMMARY": "no"})):
-		sources = {jack_sources: pathlib.Path("jack2")}
-		lines = [[*before, *command] for command in commands]
-		built.append(
-			twins.build_aside(sources, folder / "work", folder / side, lines, {**env, **more}, "jack2", timeout=300)
-		)
-		assert built[-1].succeeded, str(built[-1].runs[-1])
-	assert twins.compare_builds(*built, twins.Standard(ordered=jobs == 1)) == []
-	assert count_executed() > 0

@@ -52,13 +52,16 @@ class Fuzzer:
 	def __init__(self, root: pathlib.Path, wafcc: str, rng: random.Random) -> None:
 		self.root, self.wafcc, self.rng = root, wafcc, rng
 		self.environ = {name: os.environ[name] for name in ("PATH", "HOME", "WAFD_RUNTIME_DIR") if name in os.environ}
-		self.ours = {"WAFCC_DIR": str(root / "store"), "WAFCC_BASEDIR": str(root)}
+		self.ours = {"WAFCC_DIR": str(root / "store")}
 		self.project = Project(root, rng)
 
 	def start(self, command: Step, is_cached: bool) -> "subprocess.Popen[bytes]":
 		argv = command.argv(self.root)
 		cwd = str(self.root / command.checkout)
 		env = {name: value.replace("{cwd}", cwd) for name, value in command.env.items()}
+		# with this option of its own, the command runs as it is: without it, the engine would add one
+		if is_cached and any(word.startswith("-ffile-prefix-map=") for word in argv):
+			env["WAFCC_BASEDIR"] = cwd
 		return subprocess.Popen(
 			[self.wafcc, *command.options, *argv] if is_cached else argv,
 			cwd=self.root / command.checkout / command.folder,
