@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
@@ -12,7 +14,6 @@ use rustix::event::epoll;
 
 use super::command_flow::Event;
 use super::connection::{Connection, ConnectionKey};
-use super::own_process::identity;
 use super::slots::SessionId;
 use super::source::Source;
 use super::timers::Alarm;
@@ -31,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Listeners {
     unix: Option<UnixListener>,
     /// Identifies our socket: another engine may have made one of the same name.
-    socket: Option<(u64, u64)>,
+    socket: Option<FileIdentity>,
     tcp: Option<Tcp>,
 }
 
@@ -39,8 +40,16 @@ struct Tcp {
     listener: TcpListener,
     token: Token,
     /// Identifies our token file, for the same reason.
-    file: Option<(u64, u64)>,
+    file: Option<FileIdentity>,
     port: u16,
+}
+
+/// Device, inode, and when it was written: a new file may get the inode of one that was removed.
+type FileIdentity = (u64, u64, i64, i64);
+
+fn identity(path: &Path) -> Option<FileIdentity> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
 impl Listeners {

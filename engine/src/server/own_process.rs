@@ -38,7 +38,7 @@ impl OwnProcess {
 }
 
 /// Device and inode of a file, which tell it from another file of the same name.
-pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
