@@ -1,4 +1,4 @@
-//! Where a libc keeps the number of its thread is found out, whatever its layout is.
+//! The place where a libc keeps the number of its thread is found in any layout.
 
 use std::process::Command;
 

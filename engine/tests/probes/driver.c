@@ -108,7 +108,7 @@ static void prepare(const char *how) {
 		posix_spawn_file_actions_destroy(&actions);
 		posix_spawn_file_actions_init(&actions);
 	}
-	/* Bytes of one object in another: nobody has told what it holds. */
+	/* Bytes of one object in another: its contents were copied by no call that is noted. */
 	if (!strcmp(how, "copied")) {
 		static posix_spawn_file_actions_t other;
 		posix_spawn_file_actions_init(&other);
