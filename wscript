@@ -55,6 +55,7 @@ NATIVE = (
 	"tests/test_house.py",
 	"tests/test_killed_engines.py",
 	"tests/test_parked*.py",
+	"tests/test_realbuilds.py",
 	"tests/test_serve*.py",
 	"tests/test_systems.py",
 	"tests/test_tiers*.py",

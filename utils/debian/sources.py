@@ -1,0 +1,107 @@
+"""The sources of Debian's packages, as their authors wrote them, without Debian's patches."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Callable, Iterator, List, Sequence
+
+from benchmark.mistake import Failed, Mistake
+
+PATIENCE = 900  # seconds for all of apt
+LISTS = pathlib.Path("/etc/apt")
+
+
+def fetch(packages: Sequence[str], folder: pathlib.Path, say: Callable[[str], None]) -> None:
+	"""Download source packages into a folder, and unpack them there. Those that are there already stay as they are."""
+	if not shutil.which("apt-get"):
+		raise Mistake("there is no apt-get, which fetches the sources of %s" % ", ".join(packages))
+	archives = folder / "debian"
+	wanted = [package for package in packages if not find_archive(package, archives)]
+	if wanted:
+		say("fetching the sources of %s (once)" % ", ".join(wanted))
+		apt = Apt(folder.parent / "apt")
+		archives.mkdir(parents=True, exist_ok=True)
+		# a repository of somebody else may have no sources: what is needed is told by the next command
+		apt.run("update", "-q")
+		done = apt.run("source", "-q", "--download-only", *wanted, cwd=archives)
+		if done.returncode:
+			raise Failed("apt-get source failed", "\n".join(done.stdout.splitlines()[-15:]))
+	for package in packages:
+		unpack(find_archive(package, archives), folder)
+
+
+def find_archive(package: str, archives: pathlib.Path) -> str:
+	"""The archive of its authors' sources; empty if it is not there yet."""
+	for description in archives.glob("%s_*.dsc" % package):
+		for name in re.findall(r"\S+\.orig\.tar\.\w+$", description.read_text(errors="replace"), re.M):
+			if (archives / name).exists():
+				return str(archives / name)
+	return ""
+
+
+def unpack(archive: str, folder: pathlib.Path) -> None:
+	"""Unpack an archive, unless its topmost folder is there."""
+	listed = subprocess.run(["tar", "-tf", archive], stdout=subprocess.PIPE, encoding="utf-8", check=False)
+	if listed.returncode:
+		raise Mistake("%s is damaged: remove it, and try again" % archive)
+	top = listed.stdout.partition("/")[0].strip()
+	if not (folder / top).is_dir():
+		part = folder / ("%s.%d.part" % (top, os.getpid()))
+		part.mkdir(parents=True)
+		subprocess.run(["tar", "-C", str(part), "-xf", archive], check=True)
+		os.rename(part / top, folder / top)
+		part.rmdir()
+
+
+class Apt:
+	"""
+	apt with a copy of the machine's settings, in which sources are asked for, too.
+
+	The machine's own settings stay as they are, whether they are written in the one-line or in the newer format.
+	"""
+
+	def __init__(self, folder: pathlib.Path) -> None:
+		self.folder = folder
+		for name in ("sources.list.d", "lists/partial", "cache/archives/partial"):
+			(folder / name).mkdir(parents=True, exist_ok=True)
+		for file in (LISTS / "sources.list", *LISTS.glob("sources.list.d/*")):
+			lines = list(sources_of(file))
+			if lines:
+				(folder / "sources.list.d" / file.name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+	def run(self, *args: str, cwd: pathlib.Path = pathlib.Path()) -> "subprocess.CompletedProcess[str]":
+		options = {
+			"Dir::Etc::SourceList": "/dev/null",
+			"Dir::Etc::SourceParts": str(self.folder / "sources.list.d"),
+			"Dir::State::Lists": str(self.folder / "lists"),
+			"Dir::Cache": str(self.folder / "cache"),
+			"APT::Sandbox::User": "root" if os.geteuid() == 0 else "",
+		}
+		argv = ["apt-get"]
+		for name, value in options.items():
+			argv += ["-o", "%s=%s" % (name, value)]
+		pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+		try:
+			return subprocess.run(
+				[*argv, *args], cwd=cwd, timeout=PATIENCE, encoding="utf-8", errors="replace", check=False, **pipes
+			)
+		except subprocess.TimeoutExpired:
+			raise Failed("apt-get %s took longer than %d s" % (args[0], PATIENCE)) from None
+
+
+def sources_of(file: pathlib.Path) -> Iterator[str]:
+	"""The lines of a file of apt's, changed so that they ask for sources."""
+	if not file.is_file() or file.suffix not in (".list", ".sources"):
+		return
+	for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+		if file.suffix == ".sources":
+			yield re.sub(r"^Types:.*", "Types: deb-src", line)
+		elif re.match(r"deb\s", line):
+			yield "deb-src" + line[3:]
+
+
+def names_of(folder: pathlib.Path) -> List[str]:
+	"""The folders of sources that are there."""
+	return sorted(path.name for path in folder.glob("*-*") if path.is_dir()) if folder.is_dir() else []

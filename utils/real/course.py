@@ -1,0 +1,174 @@
+"""What is done with a project: it is built, edited, and built again in the same folder and in another checkout."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from benchmark.cache import CompilerCache, Wafcc
+from benchmark.meter import Command, measure
+from benchmark.mistake import Failed
+
+from .contender import Contender
+from .project import Lines, Real, Setup
+
+STEPS = {
+	"cold": "with an empty cache",
+	"warm": "the same sources once more in the same folder",
+	"edit": "a declaration was added to a header that many sources include",
+	"back": "that edit was taken back",
+	"other": "the same sources in another checkout",
+}
+SAME = {"warm": "cold", "back": "cold"}
+"""Steps whose outputs are those of another one, so that the stock tools need not take them for the comparison."""
+LINKED = (b"\x7fELF", b"!<arch>\n")
+"""How objects, libraries and programs begin."""
+EDIT = "\nextern int edited_by_a_benchmark;\n"
+AT = "one"
+ELSEWHERE = "another/place"
+
+Digests = Dict[str, str]
+
+
+class Done(NamedTuple):
+	"""One step of one contender."""
+
+	step: str
+	wall: float
+	processor: float
+	configure: float
+	"""Seconds of configuring before it, which are not in ``wall``."""
+	hits: Optional[int]
+	misses: Optional[int]
+	outputs: int
+	differing: List[str]
+	"""The outputs that are not as the stock tools make them in the same place."""
+
+
+class Course:
+	"""All steps of a project with some flags."""
+
+	def __init__(
+		self, real: Real, sources: pathlib.Path, flags: str, work: str, jobs: int, begin: Callable[[str], None]
+	) -> None:
+		self.real = real
+		self.sources = sources
+		self.flags = flags
+		self.work = os.path.join(work, real.package + flags.replace(" ", ""))
+		self.jobs = jobs
+		self.begin = begin
+		self.made: Dict[str, Dict[str, Digests]] = {}
+		"""By contender and step: the outputs."""
+
+	def run(self, contender: Contender) -> List[Done]:
+		"""Do all steps with an empty cache; the folder is empty before and after."""
+		steps = [step for step in STEPS if contender.has_cache or step not in SAME]
+		shutil.rmtree(self.work, ignore_errors=True)
+		os.makedirs(self.work)
+		env = {k: v for k, v in os.environ.items() if not k.startswith(("CCACHE_", "WAFCC_", "WAFD", "JOBS"))}
+		cache = contender.open(os.path.join(self.work, "cache"), env)
+		try:
+			return [self.take(Builds(self, contender, cache, env), step) for step in steps]
+		finally:
+			if cache:
+				cache.stop()
+			shutil.rmtree(self.work, ignore_errors=True)
+
+	def take(self, builds: "Builds", step: str) -> Done:
+		self.begin("%s %s, %s, %s" % (self.real.package, self.flags, builds.contender.name, step))
+		place = ELSEWHERE if step == "other" else AT
+		header = pathlib.Path(self.work, place, self.real.header)
+		configured = 0.0
+		if step in ("cold", "warm", "other"):
+			configured = builds.configure(place)
+		elif step == "edit":
+			header.write_bytes(header.read_bytes() + EDIT.encode())
+		else:
+			header.write_bytes(header.read_bytes()[: -len(EDIT)])
+		values = builds.build(place)
+		digests = digests_of(pathlib.Path(self.work, place))
+		self.made.setdefault(builds.contender.name, {})[step] = digests
+		reference = self.made[builds.contender.reference]
+		wanted = reference.get(step) or reference[SAME[step]]
+		differing = sorted(x for x in {*digests, *wanted} if digests.get(x) != wanted.get(x))
+		return Done(step=step, configure=configured, outputs=len(digests), differing=differing, **values)
+
+
+class Builds:
+	"""The builds of one contender."""
+
+	def __init__(
+		self, course: Course, contender: Contender, cache: Optional[CompilerCache], env: Dict[str, str]
+	) -> None:
+		self.course = course
+		self.contender = contender
+		self.cache = cache
+		self.env = {**env, **(cache.environment if cache else {})}
+
+	def configure(self, place: str) -> float:
+		"""Make a checkout in which all is new, and configure it; the seconds that this took."""
+		folder = os.path.join(self.course.work, place)
+		shutil.rmtree(folder, ignore_errors=True)
+		shutil.copytree(self.course.sources, folder, symlinks=True, copy_function=copy_anew)
+		return sum(value.wall for value in self.do(place, self.course.real.configure(self.setup(place))))
+
+	def build(self, place: str) -> Dict[str, Any]:
+		before = self.counts()
+		readings = self.do(place, self.course.real.build(self.setup(place)))
+		after = self.counts()
+		hits, misses = (None if a is None or b is None else a - b for a, b in zip(after, before))
+		used = sum(value.used.user + value.used.system for value in readings)
+		return {"wall": sum(value.wall for value in readings), "processor": used, "hits": hits, "misses": misses}
+
+	def setup(self, place: str) -> Setup:
+		folder = os.path.join(self.course.work, place)
+		flags = " ".join([self.course.flags, self.contender.flags(folder)]).strip()
+		return Setup(folder, flags, self.course.jobs, self.contender.launcher(), self.contender.waf)
+
+	def do(self, place: str, lines: Lines) -> List[Any]:
+		setup = self.setup(place)
+		variables = self.course.real.environment(setup._replace(launcher="") if setup.waf and self.is_waf else setup)
+		env = {**self.env, **variables, **self.contender.environment(setup.folder)}
+		output = os.path.join(self.course.work, "output")
+		pids = self.cache.pids if self.cache else list
+		return [measure(Command(argv, setup.folder, env), output, pids) for argv in lines]
+
+	@property
+	def is_waf(self) -> bool:
+		"""Whether the project brings its own Waf: then our tools are in that, and no wrapper is before the compiler."""
+		return (self.course.sources / "waf").exists() or (self.course.sources / "buildtools" / "bin" / "waf").exists()
+
+	def counts(self) -> List[Optional[int]]:
+		"""The hits and the misses so far."""
+		if self.cache is None:
+			return [None, None]
+		if isinstance(self.cache, Wafcc):
+			told = self.cache.counts()
+			return [told["hits"], sum(told["misses"].values())]
+		lines = dict(line.split("\t")[:2] for line in self.cache.ask("--print-stats").splitlines())
+		return [int(lines["direct_cache_hit"]) + int(lines["preprocessed_cache_hit"]), int(lines["cache_miss"])]
+
+
+def copy_anew(source: str, target: str) -> None:
+	"""Copy a file with the present time, as a fresh checkout has it."""
+	shutil.copyfile(source, target)
+	shutil.copymode(source, target)
+
+
+def digests_of(folder: pathlib.Path) -> Digests:
+	"""The digests of all objects, libraries and programs below a folder."""
+	found: Digests = {}
+	for path, _, names in os.walk(folder):
+		for name in names:
+			file = os.path.join(path, name)
+			if os.path.islink(file) or not os.path.isfile(file):
+				continue
+			with open(file, "rb") as f:
+				content = f.read(len(LINKED[1]))
+				if content.startswith(LINKED):
+					content += f.read()
+					found[os.path.relpath(file, folder)] = hashlib.sha256(content).hexdigest()
+	if not found:
+		raise Failed("nothing was built in %s" % folder)
+	return found

