@@ -1,5 +1,7 @@
 """Two checkouts of one project: what one has compiled is a hit in the other, and never names the other."""
 
+import shutil
+import subprocess
 import time
 
 import pytest
@@ -142,3 +144,25 @@ def test_a_command_that_cannot_be_shared_runs_as_it_is(cc: str, lab: Lab) -> Non
 	lab.same(f"{cc} -g -c x.c -o x.o", odd, **SHARED)
 	for option in ("--coverage -frandom-seed=1", "-flto -frandom-seed=1"):
 		lab.same(f"{cc} -g {option} -I../inc -c ../src/x.c -o x.o", f"{CHECKOUTS[0]}/build", **SHARED)
+
+
+def test_a_debugger_finds_the_sources(lab: Lab) -> None:
+	"""`wafcc --debugger-settings` writes the line with which gdb shows a source, wherever gdb is started."""
+	if not shutil.which("gdb"):
+		pytest.skip("apt-get install gdb")
+	top = lab.folder / "one"
+	(top / ".git").mkdir(parents=True)
+	(top / "build").mkdir()
+	lab.write("one/x.c", "int main(void) {\n\treturn 7;\n}\n")
+	for command in ("gcc -g ../x.c -c -o x.o", "gcc x.o -o app"):
+		environ = {**lab.environ, **SHARED}
+		subprocess.run([lab.wafcc, *command.split()], cwd=top / "build", env=environ, check=True)
+	settings = lab.folder / ".gdbinit"
+	settings.write_text("set width 0\n")
+	show = ["gdb", "-nx", "-batch", "-x", str(settings), "-ex", "list main", str(top / "build" / "app")]
+	assert "return 7" not in subprocess.run(show, cwd=lab.folder, capture_output=True, text=True, check=False).stdout
+	for _ in range(2):
+		command = [lab.wafcc, "--debugger-settings", str(settings)]
+		subprocess.run(command, cwd=top / "build", env=lab.environ, check=True)
+	assert settings.read_text().count("set substitute-path . %s\n" % top) == 1
+	assert "return 7" in subprocess.run(show, cwd=lab.folder, capture_output=True, text=True, check=True).stdout

@@ -4,6 +4,7 @@ complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (command
 complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -s M -l max-size -d 'the store\'s limit (5G, 500Mi; 0 for none)' -r -f
 complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -l audit -d 'compile that share of hits again when idle, and compare' -r -f
 complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -l new-signing-key -d 'make a key that signs uploads, and show its public half, for trusted_keys' -r -F
+complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -l debugger-settings -d 'what tells gdb and lldb where the sources of this checkout are, if it shares results; into .gdbinit or .lldbinit if you name one' -r -F
 complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -s k -l get-config -d 'one setting, or store, runtime_dir, config_path' -r -f -a "cache_dir\t''
 disable\t''
 read_only\t''

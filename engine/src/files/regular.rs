@@ -6,8 +6,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{openat, Mode, OFlags};
 
@@ -103,6 +103,31 @@ pub fn replace(path: &Path, fresh: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(fresh);
     }
     written
+}
+
+/// Replaces a file that users edit, too, in one step. Its permissions stay. If the path is a link, the link stays, and its
+/// target is replaced.
+pub fn rewrite(path: &Path, text: &str) -> io::Result<()> {
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let fresh = PathBuf::from(name);
+    let written = write_whole(&fresh, text)
+        .and_then(|()| fs::metadata(path).map_or(Ok(()), |old| fs::set_permissions(&fresh, old.permissions())))
+        .and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 /// Whether an error says that there is no such file.

@@ -2,10 +2,8 @@
 //!
 //! Does not know which settings exist. Values are literal: no quotes, no variables.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 
 use crate::files::regular;
 
@@ -59,32 +57,8 @@ fn change(text: &str, name: &str, value: &str) -> String {
 
 /// Changes one setting in a file. Other programs see the old or the new file.
 pub fn write(path: &Path, name: &str, value: &str) -> Result<(), String> {
-    // If the path is a link, its target is changed and the link stays.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let text = read(&path)?.unwrap_or_default();
-    replace(&path, &change(&text, name, value)).map_err(|e| format!("write {}: {e}", path.display()))
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let fresh = PathBuf::from(name);
-    let written = write_whole(&fresh, text)
-        .and_then(|()| fs::metadata(path).map_or(Ok(()), |old| fs::set_permissions(&fresh, old.permissions())))
-        .and_then(|()| fs::rename(&fresh, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
-}
-
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    let text = read(path)?.unwrap_or_default();
+    regular::rewrite(path, &change(&text, name, value)).map_err(|e| format!("write {}: {e}", path.display()))
 }
 
 #[cfg(test)]

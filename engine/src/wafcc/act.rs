@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use serde_json::{json, Value};
 
 use super::ask;
+use super::debugger;
 use super::distant;
 use super::options::Action;
 use super::run::Home;
@@ -46,6 +47,7 @@ pub fn perform(act: Action) -> Result<(), String> {
         Action::AuditReport => report_audits(&settings),
         Action::Explain { outputs, json } => explain(&settings, &outputs, json),
         Action::NewSigningKey(file) => make_key(file),
+        Action::DebuggerSettings(file) => debugger::tell(&settings, file),
         Action::Request(request) => answer(&ask::ask(&settings, request)?),
         Action::Shutdown => ask::shut_down(&settings),
     }

@@ -11,6 +11,7 @@ pub mod act;
 pub mod ask;
 pub mod call;
 pub mod card;
+pub mod debugger;
 pub mod distant;
 pub mod launch;
 pub mod options;

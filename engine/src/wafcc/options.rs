@@ -62,6 +62,8 @@ pub enum Action {
         outputs: Vec<OsString>,
         json: bool,
     },
+    /// Into a file. Without one, they are printed.
+    DebuggerSettings(Option<OsString>),
     Shutdown,
 }
 
@@ -108,6 +110,13 @@ pub fn command() -> Command {
                 "new-signing-key",
                 "FILE",
                 "make a key that signs uploads, and show its public half, for trusted_keys",
+            ))
+            .num_args(0..=1)
+            .value_hint(ValueHint::FilePath),
+            may_lack_value(option(
+                "debugger-settings",
+                "FILE",
+                "what tells gdb and lldb where the sources of this checkout are, if it shares results; into .gdbinit or .lldbinit if you name one",
             ))
             .num_args(0..=1)
             .value_hint(ValueHint::FilePath),
@@ -197,6 +206,7 @@ fn action(option: &str, mut values: Vec<OsString>) -> Result<Action, String> {
         "get-config" => Action::GetConfig(value()?),
         "set-config" => set_named(&value()?)?,
         "new-signing-key" => Action::NewSigningKey(values.pop()),
+        "debugger-settings" => Action::DebuggerSettings(values.pop()),
         "shutdown" => Action::Shutdown,
         other => return Err(format!("there is no option --{other}")),
     })

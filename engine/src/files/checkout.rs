@@ -1,0 +1,56 @@
+//! Finds the folder of the checkout in which a command runs.
+
+use std::path::{Path, PathBuf};
+
+/// In the folder of a checkout.
+const VERSION_CONTROL: [&str; 8] = [".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", ".fslckout", "_FOSSIL_"];
+/// In the folder of a project, and often in folders below it, too.
+const BUILD_FILES: [&str; 8] = [
+    "wscript",
+    "CMakeLists.txt",
+    "configure.ac",
+    "configure",
+    "meson.build",
+    "WORKSPACE",
+    "MODULE.bazel",
+    "Kbuild",
+];
+
+/// The nearest folder with version control, or else the topmost one of those with build files that lie in each other.
+pub fn find(folder: &Path) -> Option<PathBuf> {
+    let has = |folder: &Path, names: &[&str]| names.iter().any(|name| folder.join(name).symlink_metadata().is_ok());
+    if let Some(found) = folder.ancestors().find(|folder| has(folder, &VERSION_CONTROL)) {
+        return is_deep(found).then(|| found.to_path_buf());
+    }
+    let above = folder.ancestors().skip_while(|folder| !has(folder, &BUILD_FILES));
+    let found = above.take_while(|folder| has(folder, &BUILD_FILES)).last()?;
+    is_deep(found).then(|| found.to_path_buf())
+}
+
+/// The root folder is no checkout: too many names begin with it.
+fn is_deep(folder: &Path) -> bool {
+    folder.parent().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_checkout_is_where_version_control_is_or_else_the_topmost_build_file() {
+        let root = std::env::temp_dir().join(format!("wafcc-checkout-{}", std::process::id()));
+        let folder = root.join("project/src/deep/build");
+        fs::create_dir_all(&folder).unwrap();
+        let touch = |name: &str| fs::write(root.join(name), "").unwrap();
+        assert_eq!(find(&folder), None);
+        touch("project/src/deep/wscript");
+        touch("project/src/wscript");
+        touch("project/wscript");
+        assert_eq!(find(&folder), Some(root.join("project")));
+        touch("project/src/.git");
+        assert_eq!(find(&folder), Some(root.join("project/src")));
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
