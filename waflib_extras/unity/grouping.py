@@ -122,7 +122,7 @@ def open_facts(path: str, facts: names.Facts) -> File:
 		{name for _, _, name in leaves},
 		set(facts.tags.split()),
 		[(name, LeftName(kind, space, path)) for kind, space, name in leaves],
-		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings),
+		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings or facts.pragmas),
 	)
 
 
@@ -151,6 +151,10 @@ class Source(NamedTuple):
 	"""Whether all its headers could be included before everything else."""
 	odd: List[File]
 	"""Its headers that are not plain."""
+	inner_pragma: str
+	"""A pragma in a header that changes how others are read, as words for the user; empty if there is none."""
+	left_pragma: str
+	"""A pragma that stays in force after it, as words for the user; empty if there is none."""
 
 	@property
 	def kind(self) -> Tuple[str, str, Tuple[str, ...]]:
@@ -167,7 +171,7 @@ class Source(NamedTuple):
 		for file in self.odd:
 			if file.facts.alone:
 				return "%s (in a header)" % file.facts.alone
-		return self.file.facts.alone
+		return self.file.facts.alone or self.inner_pragma
 
 	@property
 	def last(self) -> str:
@@ -175,6 +179,8 @@ class Source(NamedTuple):
 		for file in self.odd:
 			if file.facts.last:
 				return "%s (in a header)" % file.facts.last
+		if self.left_pragma:
+			return self.left_pragma
 		for name in self.macros:
 			if any(name in file.facts.macros for file in self.headers.values()):
 				return "defines the macro %s of a header again" % name

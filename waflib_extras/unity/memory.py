@@ -30,7 +30,7 @@ from typing import (
 
 from ..facts import stamps
 from ..hooks import gc_pause
-from . import grouping, includes, names
+from . import grouping, includes, names, pragmas
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
@@ -92,6 +92,8 @@ class FactsFile(TypedDict):
 	systems: Dict[str, includes.Record]
 	folders: Dict[str, List[str]]
 	"""The folders in which a compiler searches headers."""
+	pragmas: Dict[str, Dict[str, bool]]
+	"""By compiler and options: whether it ignores a pragma."""
 
 
 class News(TypedDict):
@@ -100,6 +102,7 @@ class News(TypedDict):
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
 	folders: Dict[str, List[str]]
+	pragmas: Dict[str, Dict[str, bool]]
 	plans: Dict[str, Saved]
 	is_new: bool
 
@@ -120,6 +123,8 @@ class BuildMemory:
 		self.facts: Optional[FactsFile] = None
 		self.known_files: Optional[includes.KnownFiles] = None
 		self.systems: Dict[str, includes.System] = {}
+		self.compilers: Dict[str, str] = {}
+		self.pragmas: Dict[str, pragmas.Pragmas] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
 		"""The stamps of files when this build first looked, since many plans depend on the same headers."""
 		self.nodes: Dict[str, Node] = {}
@@ -182,7 +187,7 @@ class BuildMemory:
 		if self.facts is None:
 			self.facts = read(os.path.join(self.folder, FACTS))
 			if self.facts is None or self.facts.get("facts") != names.VERSION:
-				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}}
+				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}, "pragmas": {}}
 		return self.facts
 
 	def open_facts(self) -> includes.KnownFiles:
@@ -202,12 +207,28 @@ class BuildMemory:
 		"""The folders in which a compiler searches headers. It is asked once."""
 		self.open_facts()
 		known = self.find_facts()["folders"]
-		program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
-		key = "%s %s %s" % (" ".join(compiler), language, program)
+		key = self.identify(compiler, language)
 		if key not in known:
-			known[key] = includes.ask_search(compiler, "c++" if language == "cxx" else "c")
+			known[key] = includes.ask_search(compiler, name_language(language))
 			self.has_new = True
 		return known[key]
+
+	def identify(self, compiler: List[str], language: str) -> str:
+		"""A text that differs for each compiler, and after each change of its program."""
+		key = " ".join([*compiler, language])
+		if key not in self.compilers:
+			program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
+			self.compilers[key] = "%s %s" % (key, program)
+		return self.compilers[key]
+
+	def find_pragmas(self, compiler: List[str], options: List[str], language: str) -> pragmas.Pragmas:
+		"""The pragmas that a compiler with these options ignores. It is asked once for each."""
+		self.open_facts()
+		key = " ".join([self.identify(compiler, language), *options])
+		if key not in self.pragmas:
+			known = self.find_facts()["pragmas"].setdefault(key, {})
+			self.pragmas[key] = pragmas.Pragmas(known, compiler, options, name_language(language))
+		return self.pragmas[key]
 
 	def find_listed(self, group: int) -> Dict[str, FrozenSet[str]]:
 		"""The names in folders, for all targets of a group. Between two groups, tasks run and may make files."""
@@ -234,9 +255,12 @@ class BuildMemory:
 			"files": dict(new[0]),
 			"systems": {path: each for news in new[1:] for path, each in news.items()},
 			"folders": dict(self.find_facts()["folders"]),
+			"pragmas": {key: dict(known) for key, known in self.find_facts()["pragmas"].items()},
 			"plans": {name: self.plans[name] for name in self.planned},
-			"is_new": any(new),
+			"is_new": any(new) or any(each.has_new for each in self.pragmas.values()),
 		}
+		for each in self.pragmas.values():
+			each.has_new = False
 		for news in new:
 			news.clear()
 		self.planned.clear()
@@ -248,6 +272,8 @@ class BuildMemory:
 		facts["files"].update(told["files"])
 		facts["systems"].update(told["systems"])
 		facts["folders"].update(told["folders"])
+		for key, known in told["pragmas"].items():
+			facts["pragmas"].setdefault(key, {}).update(known)
 		for name, saved in told["plans"].items():
 			self.target(name).saved.update(saved)
 			self.is_new = True
@@ -262,6 +288,11 @@ class BuildMemory:
 			if self.known_files is not None and (self.has_new or self.take_new()["is_new"]):
 				self.has_new = False
 				write(os.path.join(self.folder, FACTS), self.find_facts())
+
+
+def name_language(language: str) -> str:
+	"""The compilers' name of a language."""
+	return "c++" if language == "cxx" else "c"
 
 
 def read_content(path: str) -> Optional[bytes]:
