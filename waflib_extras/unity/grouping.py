@@ -98,6 +98,8 @@ class File(NamedTuple):
 	hidden: Set[str]
 	"""The names that it declares for itself only."""
 	declared: Set[str]
+	variables: Set[Tuple[str, str]]
+	"""Of these, the variables of the whole program, with their namespaces."""
 	tags: Set[str]
 	left: List[Tuple[str, LeftName]]
 	"""The names that it leaves behind, without macros."""
@@ -118,8 +120,9 @@ def open_facts(path: str, facts: names.Facts) -> File:
 		set(facts.members.split()),
 		spaces,
 		set(facts.quals.split()),
-		{name for kind, _, name in leaves if kind != declarations.EXTERNAL},
+		{name for kind, _, name in leaves if kind not in (declarations.EXTERNAL, declarations.VARIABLE)},
 		{name for _, _, name in leaves},
+		{(space, name) for kind, space, name in leaves if kind == declarations.VARIABLE},
 		set(facts.tags.split()),
 		[(name, LeftName(kind, space, path)) for kind, space, name in leaves],
 		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings or facts.pragmas),
@@ -267,7 +270,11 @@ class Piece:
 			return name in file.declared or not any(
 				name in each.tags for each in [source.file, *source.headers.values()]
 			)
-		if left.kind == declarations.EXTERNAL:
+		if left.kind == declarations.VARIABLE and self.is_cxx:
+			# a variable has no overloads: if the source declares it, this is the same one
+			files = [source.file, *source.headers.values()]
+			return name in file.hidden or not any((left.space, name) in each.variables for each in files)
+		if left.kind in (declarations.EXTERNAL, declarations.VARIABLE):
 			if not self.is_cxx:
 				return name in file.hidden
 			# it is an overload that the source does not know, unless both include its header
