@@ -7,7 +7,7 @@ sources cannot affect each other.
 """
 
 import hashlib
-from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Container, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import declarations, names
 
@@ -21,6 +21,8 @@ MANY = 16
 """Groups get larger than the smallest size only if a build has so many, since machines may have many slots."""
 FIXED = 256
 """Each file counts so many bytes more than it has."""
+DIVIDED = 16
+"""If a source leaves so many others, they are compiled in two halves from then on."""
 
 
 # ---- where the list is cut
@@ -358,6 +360,7 @@ def plan(
 	can_push: bool = True,
 	keys: Sequence[str] = (),
 	others: int = 1,
+	splits: Container[int] = (),
 ) -> Plan:
 	"""
 	Decide which sources are compiled together.
@@ -365,7 +368,7 @@ def plan(
 	The sources of a kind are cut into groups, and each joins the first piece of its group that has no objection. Those
 	that are ``away`` keep their position for when they come back. Code that runs before ``main`` runs in the order of
 	the list, as if each source were compiled alone. The ``keys`` are names of the sources that do not depend on where
-	the project lies. The build has ``others`` times as many sources.
+	the project lies. The build has ``others`` times as many sources. A piece is divided before each of the ``splits``.
 	"""
 	cuts = find_cuts(keys or [source.file.path for source in sources], sources, weigh(sizes, most, others), groups)
 	away = set(away)
@@ -395,7 +398,7 @@ def plan(
 			reasons[str(i)] = reason
 		if i in starting:
 			latest = None if i in away else piece
-	entries = [entry for members in found for entry in find_entries(sources, members, starting, away)]
+	entries = [entry for members in found for entry in find_entries(sources, members, starting, away, splits)]
 	macros = {str(i): source.macros for i, source in enumerate(sources) if source.macros}
 	return Plan(sorted(entries), macros, reasons, sorted(starting))
 
@@ -413,16 +416,55 @@ def find_piece(pieces: Sequence[Piece], source: Source, latest: Optional[Piece])
 	return len(pieces), reason
 
 
-def find_entries(sources: Sequence[Source], members: List[int], starting: Set[int], away: Set[int]) -> List[Entry]:
+def find_entries(
+	sources: Sequence[Source], members: List[int], starting: Set[int], away: Set[int], splits: Container[int]
+) -> List[Entry]:
 	"""The entries of a piece some of whose sources are away."""
 	if len(members) == 1:
 		return [Entry(members[0], members, -1, [])]
-	present = [i for i in members if i not in away]
 	entries = [Entry(i, [i], -1, []) for i in members if i in away]
-	if present:
-		early = [path for i in present for path in sources[i].early]
-		entries.append(Entry(find_position(present, starting), present, min(members), list(dict.fromkeys(early))))
+	for anchor, part in divide(members, min(members), splits):
+		present = [i for i in part if i not in away]
+		if present:
+			early = [path for i in present for path in sources[i].early]
+			entries.append(Entry(find_position(present, starting), present, anchor, list(dict.fromkeys(early))))
 	return entries
+
+
+def divide(members: Sequence[int], anchor: int, splits: Container[int]) -> List[Tuple[int, List[int]]]:
+	"""The parts of a piece, each with the source that names it."""
+	parts: List[Tuple[int, List[int]]] = [(anchor, [])]
+	for i in members:
+		if i in splits and i != anchor and parts[-1][1]:
+			parts.append((i, []))
+		parts[-1][1].append(i)
+	return parts
+
+
+def find_half(members: Sequence[int], weights: Sequence[int]) -> Optional[int]:
+	"""The first source of the second half of a group by weight; None if the group is not worth to be divided."""
+	if len(members) < DIVIDED:
+		return None
+	total, whole = 0, sum(weights)
+	for i, weight in zip(members, weights):
+		if 2 * total >= whole:
+			return i
+		total += weight
+	return None
+
+
+def take_out(entries: Iterable[Entry], i: int, starting: Set[int], splits: Container[int]) -> List[Entry]:
+	"""The entries after a source without code that runs before ``main`` has left its group."""
+	found = []
+	for entry in entries:
+		if entry.anchor < 0 or i not in entry.members:
+			found.append(entry)
+			continue
+		found.append(Entry(i, [i], -1, []))
+		for anchor, part in divide([k for k in entry.members if k != i], entry.anchor, splits):
+			if part:
+				found.append(Entry(find_position(part, starting), part, anchor, []))
+	return sorted(found)
 
 
 def find_position(members: Sequence[int], starting: Iterable[int]) -> int:

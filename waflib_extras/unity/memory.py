@@ -78,6 +78,8 @@ class Saved(TypedDict, total=False):
 	missed: Dict[str, List[str]]
 	digests: Dict[str, str]
 	edited: Dict[str, Tuple[int, float]]
+	splits: Dict[str, str]
+	"""The sources before which a group is divided, and the edited source that had been in it."""
 	plan: StoredPlan
 	apart: Dict[str, Dict[str, str]]
 	times: List[float]
@@ -320,12 +322,20 @@ class Target:
 		self.saved = saved
 
 	@property
+	def splits(self) -> Dict[str, str]:
+		return self.saved.get("splits", {})
+
+	@property
 	def plan(self) -> StoredPlan:
 		"""The plan, if there is one."""
 		return self.saved["plan"]
 
-	def holds(self, key: str, now: float, is_cxx: bool) -> bool:
-		"""Tell whether the plan still holds, and no edited source returns to the others."""
+	def holds(self, key: str, now: float, is_cxx: bool, may_leave: bool = False) -> bool:
+		"""
+		Tell whether the plan still holds, and no edited source returns to the others.
+
+		If a source ``may_leave``, a plan holds also if it has to be changed only for sources that are edited first now.
+		"""
 		if self.saved.get("key") != key:
 			return False
 		if any(self.remembered.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
@@ -336,7 +346,7 @@ class Target:
 			edited = {path: (0, now) if path in changed else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
 		if any(is_rested(*edit, now) for edit in edited.values()):
 			return False
-		if changed and not self.follow(changed, edited, is_cxx):
+		if changed and not self.follow(changed, edited, is_cxx, now if may_leave else None):
 			return False
 		self.remembered.held.append((self, key, is_cxx))
 		return True
@@ -356,28 +366,83 @@ class Target:
 				self.remembered.is_new = True
 		return changed
 
-	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
-		"""Keep the plan if only files have changed that are compiled alone and keep their position."""
+	def follow(
+		self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool, leaving: Optional[float]
+	) -> bool:
+		"""
+		Keep the plan if only files have changed that are compiled alone and keep their position.
+
+		If the time of ``leaving`` is given, other sources whose position does not matter leave their groups then.
+		"""
 		plan = self.saved["plan"]
-		sources = list(self.saved["digests"])
+		numbers = self.number_sources()
+		new = [path for path in changed if path not in edited]
+		if new and (leaving is None or len(changed) > MANY_EDITED or not self.may_leave(new)):
+			return False
 		digests = {}
 		found = {}
 		for path in changed:
-			if path not in edited:
-				return False
 			found[path] = stamps.settle(self.remembered.stamp(path))
 			content = self.remembered.read(path)
 			if content is None or found[path] is None:
 				return False
 			facts = names.read_facts(content.decode("latin-1"))
-			if grouping.is_starting(facts, is_cxx) != (sources.index(path) in plan["starts"]):
+			if grouping.is_starting(facts, is_cxx) != (numbers[path] in plan["starts"]):
 				return False
 			digests[path] = hashlib.md5(content).hexdigest()
+		for path in new:
+			self.leave(path)
 		self.saved["stamps"].update(found)
 		self.saved["digests"].update(digests)
-		self.saved["edited"] = edited
+		self.saved["edited"] = {**edited, **{path: (0, leaving or 0.0) for path in new}}
 		self.remembered.is_new = True
 		return True
+
+	def number_sources(self) -> Dict[str, int]:
+		"""The sources of the plan, with their numbers."""
+		plan = self.saved.get("plan")
+		paths = list(self.saved["digests"])[: len(plan["headers"])] if plan else []
+		return {path: i for i, path in enumerate(paths)}
+
+	def find_group(self, path: str) -> Optional[grouping.Entry]:
+		"""The group of a source; None if it is compiled alone."""
+		i = self.number_sources().get(path)
+		for entry in map(grouping.Entry._make, self.saved["plan"]["entries"]) if i is not None else ():
+			if i in entry.members and entry.anchor >= 0:
+				return entry
+		return None
+
+	def may_leave(self, paths: List[str]) -> bool:
+		"""Tell whether these are sources that can leave their groups without any other change."""
+		numbers, starts = self.number_sources(), self.saved["plan"]["starts"]
+		groups = [self.find_group(path) for path in paths]
+		return all(path in numbers and numbers[path] not in starts for path in paths) and not any(
+			group.early for group in groups if group
+		)
+
+	def leave(self, path: str) -> None:
+		"""Take a source out of its group."""
+		plan = self.saved["plan"]
+		self.split(path)
+		numbers = self.number_sources()
+		splits = {numbers[each] for each in self.saved["splits"] if each in numbers}
+		entries = map(grouping.Entry._make, plan["entries"])
+		left = grouping.take_out(entries, numbers[path], set(plan["starts"]), splits)
+		plan["entries"] = [(entry.place, entry.members, entry.anchor, entry.early) for entry in left]
+		plan["reasons"][str(numbers[path])] = "is being edited"
+		self.remembered.planned.add(self.name)
+
+	def split(self, path: str) -> None:
+		"""Have the group of a source divided, so that two compiles can run at once and a next edit costs less."""
+		splits = self.saved.setdefault("splits", {})
+		group = self.find_group(path)
+		if group:
+			paths, saved = list(self.number_sources()), self.saved["stamps"]
+			members = [i for i in group.members if paths[i] != path]
+			known = [saved.get(paths[i]) for i in members]
+			half = grouping.find_half(members, [stamp[stamps.SIZE] + grouping.FIXED if stamp else 0 for stamp in known])
+			if half is not None:
+				splits[paths[half]] = path
 
 	def keep(
 		self,
@@ -405,7 +470,14 @@ class Target:
 		"""The sources that are compiled alone for now, with the reasons."""
 		away = dict.fromkeys(self.find_apart(), "does not compile with others")
 		edited = self.find_edited(known_files, sources) if is_adaptive else {}
+		before = self.saved.get("edited", {})
 		if edited != self.saved.get("edited"):
+			for path in edited:
+				if path not in before:
+					self.split(path)
+			# when a source comes back, its group is whole again
+			splits = self.saved.get("splits", {})
+			self.saved["splits"] = {first: path for first, path in splits.items() if path in edited}
 			self.saved["edited"] = edited
 			self.remembered.is_new = True
 		away.update((path, "is being edited") for path in edited)

@@ -139,7 +139,8 @@ class Unit:
 		return self.target.plan
 
 	def holds(self, digest: str) -> bool:
-		return self.target.holds(digest, time.time(), self.language == "cxx")
+		is_adaptive = not getattr(Options.options, "unity_still", False)
+		return self.target.holds(digest, time.time(), self.language == "cxx", is_adaptive)
 
 	def is_planned_ahead(self, digest: str) -> bool:
 		helpers = self.remembered.ahead
@@ -177,6 +178,7 @@ class Unit:
 			self.can_push(),
 			[node.path_from(bld.srcnode) for node in self.nodes],
 			self.others,
+			[i for i, path in enumerate(paths) if path in self.target.splits],
 		)
 		reasons = {**plan.reasons, **{str(i): away[path] for i, path in enumerate(paths) if path in away}}
 		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})
