@@ -161,12 +161,14 @@ class Declarations:
 
 	def take_calls(self, decl: List[str]) -> List[str]:
 		"""Take the macros before a declaration that are called without a semicolon. Returns the declaration."""
+		whole = decl
 		while decl[1:2] == ["("] and WORD.match(decl[0]) and decl[0] not in KEYWORDS and decl[0] not in ATTRIBUTES:
 			end = end_of_group(decl, 1)
 			if not (end < len(decl) and WORD.match(decl[end])):
 				break
-			self.starts = self.starts or decl[0]
 			decl = decl[end:]
+		if decl is not whole:
+			self.find_start(whole)
 		return decl
 
 	def find_start(self, decl: List[str]) -> None:

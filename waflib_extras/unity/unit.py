@@ -215,7 +215,7 @@ class Unit:
 
 	def find_options(self) -> List[str]:
 		"""The options that may have the compiler know other pragmas, as far as known before ``use`` is processed."""
-		gen, name = self.gen, self.prefix + "FLAGS"
+		gen, name = self.gen, "CXXFLAGS" if self.compiler == "cxx" else "CFLAGS"
 		flags = [*gen.env[name], *gen.to_list(getattr(gen, name.lower(), []))]
 		for used in find_used(gen):
 			flags += gen.env["%s_%s" % (name, used)]
