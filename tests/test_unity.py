@@ -396,7 +396,7 @@ def test_the_group_of_an_edited_source_is_halved(waf: Any, project: Any, counted
 	assert len(edit("f5", 100)) == 3 and sum(sizes()) == 40 and min(sizes()) >= 16
 	assert edit("f5", 5) == ["f5.c"]
 	assert len(edit("f35", 100)) == 3 and sum(sizes()) == 39
-	assert "f35.c" not in sum(batches(folder / "build"), [])
+	assert not any("f35.c" in batch for batch in batches(folder / "build"))
 	assert edit("f35", 36) == ["f35.c"]
 	# of a plan that is made anew, only the new source is compiled
 	(folder / "f36a.c").write_text("/* unity: alone */ int f36a;\n")

@@ -394,7 +394,7 @@ class Target:
 			self.leave(path)
 		self.saved["stamps"].update(found)
 		self.saved["digests"].update(digests)
-		self.saved["edited"] = {**edited, **{path: (0, leaving or 0.0) for path in new}}
+		self.saved["edited"] = {**edited, **dict.fromkeys(new, (0, leaving or 0.0))}
 		self.remembered.is_new = True
 		return True
 

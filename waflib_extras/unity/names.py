@@ -56,9 +56,7 @@ REACHING = ("pack", "visibility", "options")
 """The kinds under which an included file means something else."""
 PACK_RESET = re.compile(r"pack ?\( ?\)$")
 """It restores the state at the beginning of the unit."""
-HARMLESS = re.compile(
-	r"(?:once|omp|region|endregion|mark|unroll|message|comment|GCC (?:unroll|ivdep|warning|error))\b"
-)
+HARMLESS = re.compile(r"(?:once|omp|region|endregion|mark|unroll|message|comment|GCC (?:unroll|ivdep|warning|error))\b")
 """Pragmas that change nothing after them, whether a compiler obeys them or not."""
 MESSAGES = re.compile(r"(?:(?:GCC|clang) diagnostic|warning)\b")
 """Pragmas that change no meaning, only what is told."""
