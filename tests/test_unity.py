@@ -9,7 +9,7 @@ import subprocess
 from typing import Any, Dict, List, Optional
 
 import pytest
-from unity_support import conflicts
+from unity_support import conflicts, game
 
 from waflib_extras.unity import memory
 
@@ -122,6 +122,38 @@ def test_objects_are_in_the_order_of_the_sources(waf: Any, project: Any) -> None
 	folder = project(files)
 	waf(folder, "configure", "build")
 	assert say(folder).splitlines()[:4] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("family", ["g++", "clang++"])
+def test_pragmas_that_the_compiler_ignores_are_no_obstacle(waf: Any, project: Any, family: str) -> None:
+	"""Sources in the style of an old game are compiled together, with the warnings that they have alone."""
+	folder = project(game())
+	env = {"CXX": family, "CXXFLAGS": "-Wall", "LC_ALL": "C"}
+	warned = []
+	for out, choice in (("plain", "off"), ("together", "on")):
+		env["WAFLOCK"] = ".lock-" + out
+		waf(folder, "configure", "-o", out, env=env)
+		done = waf(folder, "build", "--unity=" + choice, env=env)
+		said = done.stdout + done.stderr
+		warned.append(set(re.findall(r"^(?:\./)?(\.\./\S+:\d[\d:]*: warning: .*)$", said, re.MULTILINE)))
+	assert say(folder, "plain/app") == say(folder, "together/app")
+	assert sum(map(len, batches(folder / "together"))) >= 30
+	assert warned[0] == warned[1] and any("unknown-pragmas" in each for each in warned[0])
+
+
+def test_a_pragma_that_the_options_have_obeyed_is_an_obstacle(waf: Any, project: Any) -> None:
+	"""The compiler is asked anew with other options."""
+	files = program(6, ", cflags='-fms-extensions'")
+	for n in range(6):
+		files["f%d.c" % n] += "#pragma warning(disable : 4244)\n"
+	folder = project(files)
+	env = {"CC": "clang"}
+	done = waf(folder, "configure", "build", "--unity-explain", env=env)
+	said = done.stdout + done.stderr
+	assert "leaves #pragma warning(disable : 4244) behind" in said
+	(folder / "wscript").write_text(program(6)["wscript"])
+	waf(folder, "build", env=env)
+	assert list(map(len, batches(folder / "build"))) == [7]
 
 
 # ---- as upstream's
@@ -345,6 +377,32 @@ def test_an_edited_source_is_compiled_alone(waf: Any, project: Any, counted: Any
 		(folder / "f1.c").write_text("int f1(void) { return %d; }\n" % edit)
 		waf(folder, "build", env=counted.env)
 	assert sorted(map(len, batches(folder / "build"))) == [12]
+
+
+def test_the_group_of_an_edited_source_is_halved(waf: Any, project: Any, counted: Any) -> None:
+	"""The halves stay when a target is planned anew."""
+	folder = project(program(40))
+	waf(folder, "configure", "build", env=counted.env)
+	counted()
+
+	def edit(name: str, value: int) -> List[str]:
+		(folder / (name + ".c")).write_text("int %s(void) { return %d; }\n" % (name, value))
+		waf(folder, "build", env=counted.env)
+		return counted()
+
+	def sizes() -> List[int]:
+		return sorted(map(len, batches(folder / "build")))
+
+	assert len(edit("f5", 100)) == 3 and sum(sizes()) == 40 and min(sizes()) >= 16
+	assert edit("f5", 5) == ["f5.c"]
+	assert len(edit("f35", 100)) == 3 and sum(sizes()) == 39
+	assert not any("f35.c" in batch for batch in batches(folder / "build"))
+	assert edit("f35", 36) == ["f35.c"]
+	# of a plan that is made anew, only the new source is compiled
+	(folder / "f36a.c").write_text("/* unity: alone */ int f36a;\n")
+	waf(folder, "build", env=counted.env)
+	assert counted() == ["f36a.c"]
+	assert say(folder) == "%d\n" % (sum(range(40)) + 1)
 
 
 def test_an_edited_source_may_run_before_main(waf: Any, project: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Set, Tuple
 import pytest
 
 from waflib_extras.facts import stamps
-from waflib_extras.unity import grouping, includes, memory, names
+from waflib_extras.unity import grouping, includes, memory, names, pragmas
 
 
 def left(text: str) -> Set[str]:
@@ -61,11 +61,65 @@ def test_what_is_not_understood_stands_alone() -> None:
 	"""If the text alone is not enough, a source is alone, or nothing comes after it."""
 	alone = ("int f(void) {", "#include NAME\n", "int x = __COUNTER__;", 'asm("nop");', "int f() <% %>", "#line 3\n")
 	assert all(names.read_facts(text).alone for text in alone)
-	last = ("#pragma pack(1)\n", '#pragma GCC optimize("O0")\n', '#pragma GCC diagnostic ignored "-Wall"\n')
-	assert all(names.read_facts(text).last for text in last)
-	fine = '#pragma pack(push, 1)\n#pragma pack(pop)\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored "x"\n'
-	facts = names.read_facts(fine + "#pragma GCC diagnostic pop\nint x;\n")
-	assert not facts.alone and not facts.last
+	assert names.read_facts("#define P(x) _Pragma(#x)\n").last
+
+
+PACKED = "#pragma pack(push, 1)\n"
+LEFT = {
+	"#pragma pack(1)\n": ["pack(1)"],
+	"#pragma pack( 1 ) // bytes\nint x;\n#pragma pack()\n": [],
+	"#pragma pack(1)\n#if A\n#pragma pack()\n#endif\n": ["pack(1)", "pack()"],
+	"#if A\n#pragma pack(1)\n#endif\nint x;\n#if A\n#pragma pack()\n#endif\n": [],
+	PACKED: ["pack(push, 1)"],
+	PACKED + "#pragma pack(2)\n#pragma pack(pop)\n": [],
+	PACKED + "#if A\n#pragma pack(pop)\n#endif\n": ["pack(pop)"],
+	"#if A\n" + PACKED + "#else\n#pragma pack(push, 8)\n#endif\nint x;\n#pragma pack(pop)\n": [],
+	"#if A\n" + PACKED + "#else\n#pragma pack(1)\n#endif\nint x;\n#pragma pack(pop)\n": ["pack(1)"],
+	"#pragma pack(pop)\n": ["pack(pop)"],
+	'#pragma GCC optimize("O0")\n': ['GCC optimize("O0")'],
+	'#pragma GCC push_options\n#pragma GCC optimize("O0")\n#pragma GCC pop_options\n': [],
+	'#pragma GCC diagnostic ignored "-Wall"\n': ['GCC diagnostic ignored "-Wall"'],
+	'#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored "-Wall"\n#pragma GCC diagnostic pop\n': [],
+	'_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \\"-Wall\\"") _Pragma("GCC diagnostic pop")\n': [],
+	'#define BYTES _Pragma("pack(1)")\n#pragma pack()\n': ["pack(1)", "pack()"],
+	"#pragma GCC visibility push(hidden)\nint x;\n#pragma GCC visibility pop\n": [],
+	"#pragma GCC visibility push(hidden)\nint x;\n": ["GCC visibility push(hidden)"],
+	"#pragma GCC poison gets\n": ["GCC poison gets"],
+	"#pragma STDC FP_CONTRACT OFF\n": ["STDC FP_CONTRACT OFF"],
+	"#pragma warning(push)\n#pragma warning(disable : 4244)\n#pragma warning(pop)\n": [],
+	"#pragma   warning ( disable : 4244 )\n": ["warning ( disable : 4244 )"],
+	'#pragma once\n#pragma region x\n#pragma endregion\n#pragma message("x")\n#pragma comment(lib, "x")\n': [],
+}
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_pragmas_that_are_left(text: str) -> None:
+	"""A pragma stays in force after a file unless the file certainly restores what was before."""
+	facts = names.read_facts(text)
+	assert (facts.pragmas, facts.alone, facts.last) == (LEFT[text], "", "")
+	assert not facts.prelude
+
+
+def test_files_that_are_included_within_a_pragma() -> None:
+	"""A header that is packed by one source only would be packed for all."""
+	text = '#pragma pack(push, 1)\n#include "a.h"\n#pragma pack(pop)\n'
+	assert names.read_facts(text).alone
+	assert not names.read_facts(text.replace("pack", "warning")).alone
+	assert names.read_facts('#pragma pack(1)\n#include "a.h"\n#pragma pack()\n').prelude[0] == "pragma pack(1)"
+
+
+def test_a_compiler_tells_which_pragmas_it_ignores() -> None:
+	"""It is asked for each pragma once; of what it does not say that it ignores it, it counts as obeyed."""
+	texts = ["pack(1)", "warning(disable : 4244)", "STDC FENV_ACCESS ON", "GCC poison warning", "auto_inline(on)"]
+	for compiler in ("gcc", "g++"):
+		asked = pragmas.Pragmas({}, [compiler], ["-Wno-unknown-pragmas"], "c++" if compiler == "g++" else "c")
+		asked.options = pragmas.choose_options(["-Wall", "-w", "-fdiagnostics-color=always", "-fPIC", "-o", "x"])
+		assert asked.options == ["-fPIC"]
+		assert asked.find_obeyed(texts) == ["pack(1)", "GCC poison warning"]
+		asked.compiler = ["false"]
+		assert asked.find_obeyed(texts) == ["pack(1)", "GCC poison warning"]
+	assert pragmas.Pragmas({}, ["no such compiler"], [], "c").find_obeyed(texts) == texts
+	assert pragmas.Pragmas({}, ["clang"], [], "c").find_obeyed(texts) == [texts[i] for i in (0, 2, 3)]
 
 
 def test_guards() -> None:
@@ -144,7 +198,10 @@ def sources(tmp_path: Any, files: Dict[str, str]) -> List[grouping.Source]:
 	for name, text in files.items():
 		(tmp_path / name).write_text(text)
 	known_files = includes.KnownFiles()
-	finder = includes.Finder(known_files, includes.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {})
+	asked = pragmas.Pragmas({}, ["gcc"], [], "c++")
+	finder = includes.Finder(
+		known_files, includes.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {}, asked
+	)
 	return [finder.source(str(tmp_path / name), str(tmp_path)) for name in files if not name.endswith(".h")]
 
 

@@ -245,3 +245,83 @@ def conflicts(attributes: str = "") -> Dict[str, str]:
 	printed = "".join('\tstd::printf("%s %%d\\n", %s());\n' % (call, call) for call in calls)
 	files["main.cpp"] = "#include <cstdio>\n%sint main() {\n%s}\n" % (declared, printed)
 	return files
+
+
+# ---- sources as those of an old game
+
+
+GAME_COMMON = """\
+#pragma once
+#ifndef GAME_COMMON
+#define GAME_COMMON
+#ifdef _MSC_VER
+#pragma warning(disable : 4244)
+#endif
+#pragma warning(disable : 4305) // shortened constants
+#pragma warning( disable : 4514 )
+#pragma intrinsic(memset)
+#pragma inline_depth(32)
+#pragma auto_inline(on)
+#pragma region entities
+#include "packet.h"
+struct Entity { int health; virtual int Think(); virtual ~Entity() {} };
+typedef Entity *(*Maker)();
+struct Field { const char *name; int offset; };
+void Register(const char *name, Maker maker);
+#define LINK_ENTITY_TO_CLASS(name, type) extern "C" Entity *name(); Entity *name() { return new type; }
+#define DEFINE_FIELD(type, field) { #field, sizeof(type) }
+#pragma endregion
+#endif
+"""
+GAME_PACKET = """\
+#ifndef PACKET
+#define PACKET
+#pragma pack(push, 1)
+struct Packet { char kind; int value; };
+#pragma pack(pop)
+#pragma pack(1)
+struct Header { char kind; short length; };
+#pragma pack()
+#endif
+"""
+GAME_SOURCE = """\
+#include "common.h"
+#pragma optimize("", off)
+#define SF_START_ON %(n)d
+class Monster%(n)d : public Entity { int Think(); static Field m_Data[]; };
+LINK_ENTITY_TO_CLASS(monster_%(n)d, Monster%(n)d)
+
+Field Monster%(n)d::m_Data[] = { DEFINE_FIELD(Monster%(n)d, health) };
+static const int table_%(n)d[] = { 1, 2, %(n)d };
+int Monster%(n)d::Think() { return health + SF_START_ON + table_%(n)d[2] + m_Data[0].offset; }
+#pragma optimize("", on)
+"""
+GAME_MAIN = """\
+#include "common.h"
+#include <cstdio>
+int Entity::Think() { return health; }
+struct Loose { char kind; int value; };
+%s
+int main() { std::printf("%%d %%d %%d\\n", (int)sizeof(Packet), (int)sizeof(Header), (int)sizeof(Loose));
+%s
+return 0; }
+"""
+
+
+def game(count: int = 30) -> Dict[str, str]:
+	"""A program in the style of an old game: pragmas of another compiler, packed structures, macros that register."""
+	names = ["monster_%d" % n for n in range(count)]
+	files = {"dlls/%s.cpp" % name: GAME_SOURCE % {"n": n} for n, name in enumerate(names)}
+	files["dlls/main.cpp"] = GAME_MAIN % (
+		"\n".join('extern "C" Entity *%s();' % name for name in names),
+		"\n".join('std::printf("%%d\\n", (%s())->Think());' % name for name in names),
+	)
+	files["common/common.h"] = GAME_COMMON
+	files["common/packet.h"] = GAME_PACKET
+	files["wscript"] = (
+		"def options(opt):\n\topt.load('compiler_cxx unity')\n"
+		"def configure(cnf):\n\tcnf.load('compiler_cxx')\n"
+		"def build(bld):\n\tbld.load('unity')\n"
+		"\tbld.program(source=bld.path.ant_glob('dlls/*.cpp'), includes='common', target='app')\n"
+	)
+	return files

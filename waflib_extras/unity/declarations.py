@@ -9,7 +9,8 @@ from typing import Dict, List, Tuple
 from .declarators import ANGLES, declarators, end_of_group, is_mutable, strip_angles, strip_groups
 from .tokens import ATTRIBUTES, KEYWORDS, TYPES, WORD
 
-INTERNAL, EXTERNAL, TAG = "i", "e", "t"
+INTERNAL, EXTERNAL, TAG, VARIABLE = "i", "e", "t", "v"
+"""The kinds of names. Variables are those with external linkage."""
 HIDING = frozenset(("static", "typedef", "const", "constexpr", "inline", "__inline", "__inline__", "template"))
 
 State = Tuple[List[str], int, int, str, int, List[str]]
@@ -117,7 +118,7 @@ class Declarations:
 			if decl[1:2] != ["<"]:
 				return  # it is an instantiation
 			decl = decl[end_of_group(decl, 1, ANGLES) :]
-		decl = strip_angles(decl)
+		decl = strip_angles(self.take_calls(decl))
 		if not decl:
 			return
 		first = decl[0]
@@ -152,10 +153,23 @@ class Declarations:
 				return
 		self.find_start(decl)
 		for name, is_function in declarators(decl):
-			self.leave(INTERNAL if is_hidden else EXTERNAL, name)
+			is_known_variable = not is_function and not {"(", "operator"}.intersection(decl)
+			self.leave(INTERNAL if is_hidden else VARIABLE if is_known_variable else EXTERNAL, name)
 			is_variable = not is_function and "typedef" not in decl and "extern" not in decl
 			if is_variable and ("static" in decl or self.hidden) and is_mutable(decl):
 				self.own = self.own or name
+
+	def take_calls(self, decl: List[str]) -> List[str]:
+		"""Take the macros before a declaration that are called without a semicolon. Returns the declaration."""
+		whole = decl
+		while decl[1:2] == ["("] and WORD.match(decl[0]) and decl[0] not in KEYWORDS and decl[0] not in ATTRIBUTES:
+			end = end_of_group(decl, 1)
+			if not (end < len(decl) and WORD.match(decl[end])):
+				break
+			decl = decl[end:]
+		if decl is not whole:
+			self.find_start(whole)
+		return decl
 
 	def find_start(self, decl: List[str]) -> None:
 		"""Note if a declaration may have code run before ``main``."""

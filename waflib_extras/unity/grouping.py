@@ -7,7 +7,7 @@ sources cannot affect each other.
 """
 
 import hashlib
-from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Container, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import declarations, names
 
@@ -21,6 +21,8 @@ MANY = 16
 """Groups get larger than the smallest size only if a build has so many, since machines may have many slots."""
 FIXED = 256
 """Each file counts so many bytes more than it has."""
+DIVIDED = 16
+"""If a source leaves so many others, they are compiled in two halves from then on."""
 
 
 # ---- where the list is cut
@@ -98,6 +100,8 @@ class File(NamedTuple):
 	hidden: Set[str]
 	"""The names that it declares for itself only."""
 	declared: Set[str]
+	variables: Set[Tuple[str, str]]
+	"""Of these, the variables of the whole program, with their namespaces."""
 	tags: Set[str]
 	left: List[Tuple[str, LeftName]]
 	"""The names that it leaves behind, without macros."""
@@ -118,11 +122,12 @@ def open_facts(path: str, facts: names.Facts) -> File:
 		set(facts.members.split()),
 		spaces,
 		set(facts.quals.split()),
-		{name for kind, _, name in leaves if kind != declarations.EXTERNAL},
+		{name for kind, _, name in leaves if kind not in (declarations.EXTERNAL, declarations.VARIABLE)},
 		{name for _, _, name in leaves},
+		{(space, name) for kind, space, name in leaves if kind == declarations.VARIABLE},
 		set(facts.tags.split()),
 		[(name, LeftName(kind, space, path)) for kind, space, name in leaves],
-		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings),
+		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings or facts.pragmas),
 	)
 
 
@@ -151,6 +156,10 @@ class Source(NamedTuple):
 	"""Whether all its headers could be included before everything else."""
 	odd: List[File]
 	"""Its headers that are not plain."""
+	inner_pragma: str
+	"""A pragma in a header that changes how others are read, as words for the user; empty if there is none."""
+	left_pragma: str
+	"""A pragma that stays in force after it, as words for the user; empty if there is none."""
 
 	@property
 	def kind(self) -> Tuple[str, str, Tuple[str, ...]]:
@@ -167,7 +176,7 @@ class Source(NamedTuple):
 		for file in self.odd:
 			if file.facts.alone:
 				return "%s (in a header)" % file.facts.alone
-		return self.file.facts.alone
+		return self.file.facts.alone or self.inner_pragma
 
 	@property
 	def last(self) -> str:
@@ -175,6 +184,8 @@ class Source(NamedTuple):
 		for file in self.odd:
 			if file.facts.last:
 				return "%s (in a header)" % file.facts.last
+		if self.left_pragma:
+			return self.left_pragma
 		for name in self.macros:
 			if any(name in file.facts.macros for file in self.headers.values()):
 				return "defines the macro %s of a header again" % name
@@ -261,7 +272,11 @@ class Piece:
 			return name in file.declared or not any(
 				name in each.tags for each in [source.file, *source.headers.values()]
 			)
-		if left.kind == declarations.EXTERNAL:
+		if left.kind == declarations.VARIABLE and self.is_cxx:
+			# a variable has no overloads: if the source declares it, this is the same one
+			files = [source.file, *source.headers.values()]
+			return name in file.hidden or not any((left.space, name) in each.variables for each in files)
+		if left.kind in (declarations.EXTERNAL, declarations.VARIABLE):
 			if not self.is_cxx:
 				return name in file.hidden
 			# it is an overload that the source does not know, unless both include its header
@@ -345,6 +360,7 @@ def plan(
 	can_push: bool = True,
 	keys: Sequence[str] = (),
 	others: int = 1,
+	splits: Container[int] = (),
 ) -> Plan:
 	"""
 	Decide which sources are compiled together.
@@ -352,7 +368,7 @@ def plan(
 	The sources of a kind are cut into groups, and each joins the first piece of its group that has no objection. Those
 	that are ``away`` keep their position for when they come back. Code that runs before ``main`` runs in the order of
 	the list, as if each source were compiled alone. The ``keys`` are names of the sources that do not depend on where
-	the project lies. The build has ``others`` times as many sources.
+	the project lies. The build has ``others`` times as many sources. A piece is divided before each of the ``splits``.
 	"""
 	cuts = find_cuts(keys or [source.file.path for source in sources], sources, weigh(sizes, most, others), groups)
 	away = set(away)
@@ -382,7 +398,7 @@ def plan(
 			reasons[str(i)] = reason
 		if i in starting:
 			latest = None if i in away else piece
-	entries = [entry for members in found for entry in find_entries(sources, members, starting, away)]
+	entries = [entry for members in found for entry in find_entries(sources, members, starting, away, splits)]
 	macros = {str(i): source.macros for i, source in enumerate(sources) if source.macros}
 	return Plan(sorted(entries), macros, reasons, sorted(starting))
 
@@ -400,16 +416,55 @@ def find_piece(pieces: Sequence[Piece], source: Source, latest: Optional[Piece])
 	return len(pieces), reason
 
 
-def find_entries(sources: Sequence[Source], members: List[int], starting: Set[int], away: Set[int]) -> List[Entry]:
+def find_entries(
+	sources: Sequence[Source], members: List[int], starting: Set[int], away: Set[int], splits: Container[int]
+) -> List[Entry]:
 	"""The entries of a piece some of whose sources are away."""
 	if len(members) == 1:
 		return [Entry(members[0], members, -1, [])]
-	present = [i for i in members if i not in away]
 	entries = [Entry(i, [i], -1, []) for i in members if i in away]
-	if present:
-		early = [path for i in present for path in sources[i].early]
-		entries.append(Entry(find_position(present, starting), present, min(members), list(dict.fromkeys(early))))
+	for anchor, part in divide(members, min(members), splits):
+		present = [i for i in part if i not in away]
+		if present:
+			early = [path for i in present for path in sources[i].early]
+			entries.append(Entry(find_position(present, starting), present, anchor, list(dict.fromkeys(early))))
 	return entries
+
+
+def divide(members: Sequence[int], anchor: int, splits: Container[int]) -> List[Tuple[int, List[int]]]:
+	"""The parts of a piece, each with the source that names it."""
+	parts: List[Tuple[int, List[int]]] = [(anchor, [])]
+	for i in members:
+		if i in splits and i != anchor and parts[-1][1]:
+			parts.append((i, []))
+		parts[-1][1].append(i)
+	return parts
+
+
+def find_half(members: Sequence[int], weights: Sequence[int]) -> Optional[int]:
+	"""The first source of the second half of a group by weight; None if the group is not worth to be divided."""
+	if len(members) < DIVIDED:
+		return None
+	total, whole = 0, sum(weights)
+	for i, weight in zip(members, weights):
+		if 2 * total >= whole:
+			return i
+		total += weight
+	return None
+
+
+def take_out(entries: Iterable[Entry], i: int, starting: Set[int], splits: Container[int]) -> List[Entry]:
+	"""The entries after a source without code that runs before ``main`` has left its group."""
+	found = []
+	for entry in entries:
+		if entry.anchor < 0 or i not in entry.members:
+			found.append(entry)
+			continue
+		found.append(Entry(i, [i], -1, []))
+		for anchor, part in divide([k for k in entry.members if k != i], entry.anchor, splits):
+			if part:
+				found.append(Entry(find_position(part, starting), part, anchor, []))
+	return sorted(found)
 
 
 def find_position(members: Sequence[int], starting: Iterable[int]) -> int:

@@ -8,10 +8,10 @@ at, since they may not exist yet.
 import hashlib
 import os
 import subprocess
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from ..facts import stamps
-from . import grouping, names, tokens
+from . import grouping, names, pragmas, tokens
 from .foreign import Foreign, read_foreign
 
 Include = Tuple[Optional[Tuple[str, str]], str]
@@ -19,6 +19,8 @@ Include = Tuple[Optional[Tuple[str, str]], str]
 Record = List[Any]
 """The stored record of a file: its stamp, its digest if it is of the project, and its facts."""
 SEARCH_SECONDS = 30.0
+PRAGMA = "pragma "
+"""The beginning of a pragma among the directives of ``Facts.prelude``."""
 
 
 def digest_of(path: str) -> str:
@@ -180,6 +182,7 @@ class Finder:
 		out: str,
 		made: Iterable[str],
 		listed: Dict[str, FrozenSet[str]],
+		asked: pragmas.Pragmas,
 	) -> None:
 		self.known_files = known_files
 		self.system = system
@@ -191,6 +194,7 @@ class Finder:
 		self.found: Dict[Tuple[str, str], Optional[Tuple[str, str]]] = {}
 		self.direct: Dict[str, List[Include]] = {}
 		self.parted: Dict[str, Tuple[List[str], Set[str]]] = {}
+		self.asked = asked
 		self.listed = listed
 		"""The names in folders, as they were when one was searched first."""
 		self.systems: Set[str] = set()
@@ -241,6 +245,7 @@ class Finder:
 		self.systems |= systems
 		odd = [header for header in headers.values() if not header.is_plain]
 		usings = {using for each in [file, *odd] for using in each.facts.usings}
+		inner, left = self.find_pragmas(file, odd)
 		early, is_early = self.find_early(file, relative) if usings else ([], False)
 		return grouping.Source(
 			file,
@@ -253,6 +258,8 @@ class Finder:
 			early,
 			is_early,
 			odd,
+			inner,
+			left,
 		)
 
 	def reach(self, file: grouping.File, includes: List[Include]) -> Tuple[Dict[str, grouping.File], Set[str]]:
@@ -273,6 +280,21 @@ class Finder:
 					systems.update(others)
 		return headers, systems
 
+	def find_pragmas(self, file: grouping.File, odd: List[grouping.File]) -> Tuple[str, str]:
+		"""Why the pragmas of a source's files forbid others beside it; and why they forbid others after it."""
+		inner = left = ""
+		obeyed = frozenset(self.asked.find_obeyed(text for each in [file, *odd] for text in each.facts.pragmas))
+		for header in odd if obeyed else ():
+			for part in header.facts.prelude:
+				text = part[len(PRAGMA) :] if isinstance(part, str) and part.startswith(PRAGMA) else ""
+				if text in obeyed and not names.MESSAGES.match(text):
+					inner = inner or "reads files after #pragma %s (in a header)" % text
+		for each in [*odd, file] if obeyed else ():
+			for text in each.facts.pragmas:
+				if text in obeyed:
+					left = left or "leaves #pragma %s behind%s" % (text, "" if each is file else " (in a header)")
+		return inner, left
+
 	def find_prelude(self, file: grouping.File) -> str:
 		"""The directives before an include that may change it, with the includes between them."""
 		parts = file.facts.prelude
@@ -285,13 +307,22 @@ class Finder:
 				part, file, [includes[n] for n in parts[i:] if n.__class__ is int]
 			):
 				end = i + 1
-		return "\n".join(each if isinstance(each, str) else file.facts.includes[each] for each in parts[:end])
+		return "\n".join(
+			each if isinstance(each, str) else file.facts.includes[each]
+			for each in parts[:end]
+			if not self.is_ignored(each)
+		)
+
+	def is_ignored(self, part: Union[str, int]) -> bool:
+		"""Tell whether a part of a prelude is a pragma that the compiler ignores."""
+		is_pragma = isinstance(part, str) and part.startswith(PRAGMA)
+		return is_pragma and not self.asked.find_obeyed([str(part)[len(PRAGMA) :]])
 
 	def is_heeded(self, directive: str, file: grouping.File, includes: List[Include]) -> bool:
 		"""Tell whether a directive could change what is included after it."""
 		includes = [each for each in includes if not self.is_text(each[0])]
-		if directive.startswith("pragma"):
-			return bool(includes)
+		if directive.startswith(PRAGMA):
+			return bool(includes and self.asked.find_obeyed([directive[len(PRAGMA) :]]))
 		name = tokens.WORD.findall(directive)[1]
 		headers, systems = self.reach(file, includes)
 		return any(name in header.words or name in header.members for header in headers.values()) or any(

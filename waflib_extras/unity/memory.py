@@ -30,7 +30,7 @@ from typing import (
 
 from ..facts import stamps
 from ..hooks import gc_pause
-from . import grouping, includes, names
+from . import grouping, includes, names, pragmas
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
@@ -78,6 +78,8 @@ class Saved(TypedDict, total=False):
 	missed: Dict[str, List[str]]
 	digests: Dict[str, str]
 	edited: Dict[str, Tuple[int, float]]
+	splits: Dict[str, str]
+	"""The sources before which a group is divided, and the edited source that had been in it."""
 	plan: StoredPlan
 	apart: Dict[str, Dict[str, str]]
 	times: List[float]
@@ -92,6 +94,8 @@ class FactsFile(TypedDict):
 	systems: Dict[str, includes.Record]
 	folders: Dict[str, List[str]]
 	"""The folders in which a compiler searches headers."""
+	pragmas: Dict[str, Dict[str, bool]]
+	"""By compiler and options: whether it ignores a pragma."""
 
 
 class News(TypedDict):
@@ -100,6 +104,7 @@ class News(TypedDict):
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
 	folders: Dict[str, List[str]]
+	pragmas: Dict[str, Dict[str, bool]]
 	plans: Dict[str, Saved]
 	is_new: bool
 
@@ -120,6 +125,8 @@ class BuildMemory:
 		self.facts: Optional[FactsFile] = None
 		self.known_files: Optional[includes.KnownFiles] = None
 		self.systems: Dict[str, includes.System] = {}
+		self.compilers: Dict[str, str] = {}
+		self.pragmas: Dict[str, pragmas.Pragmas] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
 		"""The stamps of files when this build first looked, since many plans depend on the same headers."""
 		self.nodes: Dict[str, Node] = {}
@@ -182,7 +189,7 @@ class BuildMemory:
 		if self.facts is None:
 			self.facts = read(os.path.join(self.folder, FACTS))
 			if self.facts is None or self.facts.get("facts") != names.VERSION:
-				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}}
+				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}, "pragmas": {}}
 		return self.facts
 
 	def open_facts(self) -> includes.KnownFiles:
@@ -202,12 +209,28 @@ class BuildMemory:
 		"""The folders in which a compiler searches headers. It is asked once."""
 		self.open_facts()
 		known = self.find_facts()["folders"]
-		program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
-		key = "%s %s %s" % (" ".join(compiler), language, program)
+		key = self.identify(compiler, language)
 		if key not in known:
-			known[key] = includes.ask_search(compiler, "c++" if language == "cxx" else "c")
+			known[key] = includes.ask_search(compiler, name_language(language))
 			self.has_new = True
 		return known[key]
+
+	def identify(self, compiler: List[str], language: str) -> str:
+		"""A text that differs for each compiler, and after each change of its program."""
+		key = " ".join([*compiler, language])
+		if key not in self.compilers:
+			program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
+			self.compilers[key] = "%s %s" % (key, program)
+		return self.compilers[key]
+
+	def find_pragmas(self, compiler: List[str], options: List[str], language: str) -> pragmas.Pragmas:
+		"""The pragmas that a compiler with these options ignores. It is asked once for each."""
+		self.open_facts()
+		key = " ".join([self.identify(compiler, language), *options])
+		if key not in self.pragmas:
+			known = self.find_facts()["pragmas"].setdefault(key, {})
+			self.pragmas[key] = pragmas.Pragmas(known, compiler, options, name_language(language))
+		return self.pragmas[key]
 
 	def find_listed(self, group: int) -> Dict[str, FrozenSet[str]]:
 		"""The names in folders, for all targets of a group. Between two groups, tasks run and may make files."""
@@ -234,9 +257,12 @@ class BuildMemory:
 			"files": dict(new[0]),
 			"systems": {path: each for news in new[1:] for path, each in news.items()},
 			"folders": dict(self.find_facts()["folders"]),
+			"pragmas": {key: dict(known) for key, known in self.find_facts()["pragmas"].items()},
 			"plans": {name: self.plans[name] for name in self.planned},
-			"is_new": any(new),
+			"is_new": any(new) or any(each.has_new for each in self.pragmas.values()),
 		}
+		for each in self.pragmas.values():
+			each.has_new = False
 		for news in new:
 			news.clear()
 		self.planned.clear()
@@ -248,6 +274,8 @@ class BuildMemory:
 		facts["files"].update(told["files"])
 		facts["systems"].update(told["systems"])
 		facts["folders"].update(told["folders"])
+		for key, known in told["pragmas"].items():
+			facts["pragmas"].setdefault(key, {}).update(known)
 		for name, saved in told["plans"].items():
 			self.target(name).saved.update(saved)
 			self.is_new = True
@@ -262,6 +290,11 @@ class BuildMemory:
 			if self.known_files is not None and (self.has_new or self.take_new()["is_new"]):
 				self.has_new = False
 				write(os.path.join(self.folder, FACTS), self.find_facts())
+
+
+def name_language(language: str) -> str:
+	"""The compilers' name of a language."""
+	return "c++" if language == "cxx" else "c"
 
 
 def read_content(path: str) -> Optional[bytes]:
@@ -289,12 +322,20 @@ class Target:
 		self.saved = saved
 
 	@property
+	def splits(self) -> Dict[str, str]:
+		return self.saved.get("splits", {})
+
+	@property
 	def plan(self) -> StoredPlan:
 		"""The plan, if there is one."""
 		return self.saved["plan"]
 
-	def holds(self, key: str, now: float, is_cxx: bool) -> bool:
-		"""Tell whether the plan still holds, and no edited source returns to the others."""
+	def holds(self, key: str, now: float, is_cxx: bool, may_leave: bool = False) -> bool:
+		"""
+		Tell whether the plan still holds, and no edited source returns to the others.
+
+		If a source ``may_leave``, a plan holds also if it has to be changed only for sources that are edited first now.
+		"""
 		if self.saved.get("key") != key:
 			return False
 		if any(self.remembered.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
@@ -305,7 +346,7 @@ class Target:
 			edited = {path: (0, now) if path in changed else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
 		if any(is_rested(*edit, now) for edit in edited.values()):
 			return False
-		if changed and not self.follow(changed, edited, is_cxx):
+		if changed and not self.follow(changed, edited, is_cxx, now if may_leave else None):
 			return False
 		self.remembered.held.append((self, key, is_cxx))
 		return True
@@ -325,28 +366,83 @@ class Target:
 				self.remembered.is_new = True
 		return changed
 
-	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
-		"""Keep the plan if only files have changed that are compiled alone and keep their position."""
+	def follow(
+		self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool, leaving: Optional[float]
+	) -> bool:
+		"""
+		Keep the plan if only files have changed that are compiled alone and keep their position.
+
+		If the time of ``leaving`` is given, other sources whose position does not matter leave their groups then.
+		"""
 		plan = self.saved["plan"]
-		sources = list(self.saved["digests"])
+		numbers = self.number_sources()
+		new = [path for path in changed if path not in edited]
+		if new and (leaving is None or len(changed) > MANY_EDITED or not self.may_leave(new)):
+			return False
 		digests = {}
 		found = {}
 		for path in changed:
-			if path not in edited:
-				return False
 			found[path] = stamps.settle(self.remembered.stamp(path))
 			content = self.remembered.read(path)
 			if content is None or found[path] is None:
 				return False
 			facts = names.read_facts(content.decode("latin-1"))
-			if grouping.is_starting(facts, is_cxx) != (sources.index(path) in plan["starts"]):
+			if grouping.is_starting(facts, is_cxx) != (numbers[path] in plan["starts"]):
 				return False
 			digests[path] = hashlib.md5(content).hexdigest()
+		for path in new:
+			self.leave(path)
 		self.saved["stamps"].update(found)
 		self.saved["digests"].update(digests)
-		self.saved["edited"] = edited
+		self.saved["edited"] = {**edited, **dict.fromkeys(new, (0, leaving or 0.0))}
 		self.remembered.is_new = True
 		return True
+
+	def number_sources(self) -> Dict[str, int]:
+		"""The sources of the plan, with their numbers."""
+		plan = self.saved.get("plan")
+		paths = list(self.saved["digests"])[: len(plan["headers"])] if plan else []
+		return {path: i for i, path in enumerate(paths)}
+
+	def find_group(self, path: str) -> Optional[grouping.Entry]:
+		"""The group of a source; None if it is compiled alone."""
+		i = self.number_sources().get(path)
+		for entry in map(grouping.Entry._make, self.saved["plan"]["entries"]) if i is not None else ():
+			if i in entry.members and entry.anchor >= 0:
+				return entry
+		return None
+
+	def may_leave(self, paths: List[str]) -> bool:
+		"""Tell whether these are sources that can leave their groups without any other change."""
+		numbers, starts = self.number_sources(), self.saved["plan"]["starts"]
+		groups = [self.find_group(path) for path in paths]
+		return all(path in numbers and numbers[path] not in starts for path in paths) and not any(
+			group.early for group in groups if group
+		)
+
+	def leave(self, path: str) -> None:
+		"""Take a source out of its group."""
+		plan = self.saved["plan"]
+		self.split(path)
+		numbers = self.number_sources()
+		splits = {numbers[each] for each in self.saved["splits"] if each in numbers}
+		entries = map(grouping.Entry._make, plan["entries"])
+		left = grouping.take_out(entries, numbers[path], set(plan["starts"]), splits)
+		plan["entries"] = [(entry.place, entry.members, entry.anchor, entry.early) for entry in left]
+		plan["reasons"][str(numbers[path])] = "is being edited"
+		self.remembered.planned.add(self.name)
+
+	def split(self, path: str) -> None:
+		"""Have the group of a source divided, so that two compiles can run at once and a next edit costs less."""
+		splits = self.saved.setdefault("splits", {})
+		group = self.find_group(path)
+		if group:
+			paths, saved = list(self.number_sources()), self.saved["stamps"]
+			members = [i for i in group.members if paths[i] != path]
+			known = [saved.get(paths[i]) for i in members]
+			half = grouping.find_half(members, [stamp[stamps.SIZE] + grouping.FIXED if stamp else 0 for stamp in known])
+			if half is not None:
+				splits[paths[half]] = path
 
 	def keep(
 		self,
@@ -374,7 +470,14 @@ class Target:
 		"""The sources that are compiled alone for now, with the reasons."""
 		away = dict.fromkeys(self.find_apart(), "does not compile with others")
 		edited = self.find_edited(known_files, sources) if is_adaptive else {}
+		before = self.saved.get("edited", {})
 		if edited != self.saved.get("edited"):
+			for path in edited:
+				if path not in before:
+					self.split(path)
+			# when a source comes back, its group is whole again
+			splits = self.saved.get("splits", {})
+			self.saved["splits"] = {first: path for first, path in splits.items() if path in edited}
 			self.saved["edited"] = edited
 			self.remembered.is_new = True
 		away.update((path, "is being edited") for path in edited)

@@ -6,12 +6,12 @@ count. If that is not certain enough, the facts tell that the file has to be com
 """
 
 import re
-from typing import Dict, List, NamedTuple, Set, Tuple, Union
+from typing import Dict, List, NamedTuple, Set, Union
 
 from .declarations import Declarations, State
 from .tokens import COMMENT, KEYWORDS, RAW, TOKEN, TYPES, WORD
 
-VERSION = 1
+VERSION = 2
 """The version of the facts. Those of another version are not read."""
 
 PLAIN_INCLUDE = re.compile(r'#include ("[^"\n]+(?=")|<[^>\n]+(?=>)).$')
@@ -27,24 +27,41 @@ INCLUDES = re.compile(
 INCLUDE_OF_MANY = re.compile(r'("[^"\n]+(?=")|<[^>\n]+(?=>)).\n')
 OPT_OUT = re.compile(r"\bunity: *alone\b")
 ODD_SPELLING = re.compile(r"\?\?[=/'()!<>-]|<%|<:|%:")
-BALANCED = {
-	re.compile(r"GCC\s+diagnostic\s+push|clang\s+diagnostic\s+push"): ("diagnostic", 1),
-	re.compile(r"GCC\s+diagnostic\s+pop|clang\s+diagnostic\s+pop"): ("diagnostic", -1),
-	re.compile(r"pack\s*\(\s*push"): ("pack", 1),
-	re.compile(r"pack\s*\(\s*pop"): ("pack", -1),
-	re.compile(r"GCC\s+visibility\s+push"): ("visibility", 1),
-	re.compile(r"GCC\s+visibility\s+pop"): ("visibility", -1),
-	re.compile(r"GCC\s+push_options"): ("options", 1),
-	re.compile(r"GCC\s+pop_options"): ("options", -1),
-	re.compile(r"push_macro"): ("macro", 1),
-	re.compile(r"pop_macro"): ("macro", -1),
+PUSHES = {
+	"diagnostic": re.compile(r"(?:GCC|clang) diagnostic push"),
+	"warning": re.compile(r"warning ?\( ?push"),
+	"pack": re.compile(r"pack ?\( ?push"),
+	"visibility": re.compile(r"GCC visibility push"),
+	"options": re.compile(r"GCC push_options"),
+	"macro": re.compile(r"push_macro"),
 }
+"""By kind: the pragmas that save a state."""
+POPS = {
+	"diagnostic": re.compile(r"(?:GCC|clang) diagnostic pop"),
+	"warning": re.compile(r"warning ?\( ?pop"),
+	"pack": re.compile(r"pack ?\( ?pop"),
+	"visibility": re.compile(r"GCC visibility pop"),
+	"options": re.compile(r"GCC pop_options"),
+	"macro": re.compile(r"pop_macro"),
+}
+"""By kind: the pragmas that restore it."""
 COVERED = {
-	"diagnostic": re.compile(r"(GCC|clang)\s+diagnostic"),
-	"options": re.compile(r"GCC\s+(optimize|target)"),
-	"pack": re.compile(r"pack"),
+	"diagnostic": re.compile(r"(?:GCC|clang) diagnostic"),
+	"warning": re.compile(r"warning\b"),
+	"options": re.compile(r"GCC (?:optimize|target)"),
+	"pack": re.compile(r"pack\b"),
 }
-HARMLESS = re.compile(r"once\b|omp\b|region\b|endregion\b|mark\b|GCC\s+(unroll|ivdep)|unroll\b")
+"""By kind: the pragmas that change the state."""
+REACHING = ("pack", "visibility", "options")
+"""The kinds under which an included file means something else."""
+PACK_RESET = re.compile(r"pack ?\( ?\)$")
+"""It restores the state at the beginning of the unit."""
+HARMLESS = re.compile(r"(?:once|omp|region|endregion|mark|unroll|message|comment|GCC (?:unroll|ivdep|warning|error))\b")
+"""Pragmas that change nothing after them, whether a compiler obeys them or not."""
+MESSAGES = re.compile(r"(?:(?:GCC|clang) diagnostic|warning)\b")
+"""Pragmas that change no meaning, only what is told."""
+OPERATOR = re.compile(r'\b_Pragma\s*\(\s*(L?"(?:[^"\\\n]|\\.)*")\s*\)')
+"""A pragma in the form that may come from a macro."""
 
 MEMBER = (".", "->")
 ALONE_WORDS = {
@@ -94,6 +111,28 @@ class Facts(NamedTuple):
 	"""Something that may run before ``main`` in C++; empty if there is nothing."""
 	operator: str
 	"""``one`` if it declares operators at the scope of a file or namespace, ``any`` if one is a template."""
+	pragmas: List[str]
+	"""The pragmas that stay in force after it, in compilers that do not ignore them."""
+
+
+Open = Dict[str, List[int]]
+"""By kind: for each pragma that saved a state, how many conditions it was in."""
+
+
+class Condition(NamedTuple):
+	"""An ``#if`` that is open."""
+
+	asked: Set[str]
+	"""The words of its conditions."""
+	is_out: bool
+	"""Whether it is an ``#if 0``."""
+	before: State
+	ends: List[State]
+	"""What was open at the end of its first side."""
+	open: Open
+	"""What pragmas had saved before it."""
+	others: List[Open]
+	"""What they had saved at the ends of its sides so far."""
 
 
 def read_facts(text: str) -> Facts:
@@ -115,8 +154,12 @@ class Reader(Declarations):
 		self.prelude: List[Union[str, int]] = []
 		self.directive_words: Set[str] = set()
 		self.optional: List[int] = []
-		self.conditions: List[Tuple[Set[str], Tuple[bool, State], List[State]]] = []
-		self.balance: Dict[str, int] = {}
+		self.conditions: List[Condition] = []
+		self.open: Open = {}
+		self.pragmas: Dict[str, int] = {}
+		"""The pragmas that may stay in force, and how many conditions each was in."""
+		self.covered: Dict[str, Dict[str, None]] = {}
+		"""By kind: the pragmas that a later one may make undone."""
 		self.once = False
 		self.guard = ""
 		self.first_directives: List[str] = []
@@ -129,6 +172,8 @@ class Reader(Declarations):
 		self.tokens = [token for token in found if not (token[0] == "/" and token[1:2] in ("/", "*"))]
 		if ODD_SPELLING.search(text) and ODD_SPELLING.search(self.code()):
 			self.alone = "has trigraphs or digraphs"
+		if "_Pragma" in text:
+			self.tokens = spell_operators(self.tokens)
 		self.walk()
 
 	def take_first_includes(self, text: str) -> str:
@@ -194,12 +239,12 @@ class Reader(Declarations):
 		for word, reason in ALONE_WORDS.items():
 			if word in words:
 				self.alone = self.alone or reason
-		if "_Pragma" in words:
+		if "_Pragma" in names:
 			self.last = self.last or "has a _Pragma"
 		if self.stack:
 			self.alone = self.alone or "its braces are not understood"
-		if any(self.balance.values()):
-			self.last = self.last or "leaves a pragma behind"
+		for kind in [kind for kind, depths in self.open.items() if depths]:
+			self.pragmas.update(dict.fromkeys(self.covered[kind], 0))
 		self.find_prelude_end()
 		return Facts(
 			self.includes,
@@ -221,6 +266,7 @@ class Reader(Declarations):
 			self.own,
 			self.starts,
 			self.operator,
+			list(self.pragmas),
 		)
 
 	def find_prelude_end(self) -> None:
@@ -248,7 +294,10 @@ class Reader(Declarations):
 		if word in ("define", "undef"):
 			self.take_macro(word, rest)
 		elif word in ("if", "ifdef", "ifndef"):
-			self.conditions.append((set(WORD.findall(rest)), (word == "if" and rest == "0", self.save()), []))
+			is_out = word == "if" and rest == "0"
+			self.conditions.append(
+				Condition(set(WORD.findall(rest)), is_out, self.save(), [], copy_open(self.open), [])
+			)
 		elif word in ("elif", "else", "elifdef", "elifndef"):
 			self.take_other_side(rest)
 		elif word == "endif":
@@ -282,6 +331,9 @@ class Reader(Declarations):
 	def add_include(self, include: str) -> None:
 		if self.inside:
 			self.last = self.last or "includes within braces"
+		for kind in REACHING:
+			if self.open.get(kind):
+				self.alone = self.alone or "includes a file within #pragma %s" % list(self.covered[kind])[-1]
 		if len(self.conditions) > bool(self.guard):
 			self.optional.append(len(self.includes))
 		self.prelude.append(len(self.includes))
@@ -292,7 +344,7 @@ class Reader(Declarations):
 		if not found:
 			return
 		name = found.group()
-		is_asked = any(name in asked for asked, _, _ in self.conditions)
+		is_asked = any(name in condition.asked for condition in self.conditions)
 		if word == "undef" and name not in self.macros:
 			self.takes = self.takes or name
 		if is_asked:
@@ -300,37 +352,104 @@ class Reader(Declarations):
 		elif self.macros.get(name) != "":
 			self.macros[name] = " ".join(rest.split())
 		self.prelude.append("%s %s" % (word, " ".join(rest.split())))
+		if "_Pragma" in rest:
+			self.take_operators(rest)
 
 	def take_other_side(self, rest: str) -> None:
 		if self.conditions:
-			asked, (is_out, before), ends = self.conditions[-1]
-			asked.update(WORD.findall(rest))
-			if not ends and not is_out:
-				ends.append(self.save())
-			self.restore(before)
+			condition = self.conditions[-1]
+			condition.asked.update(WORD.findall(rest))
+			if not condition.is_out:
+				condition.others.append(self.open)
+				if not condition.ends:
+					condition.ends.append(self.save())
+			self.open = copy_open(condition.open)
+			self.restore(condition.before)
 
 	def take_end(self) -> None:
 		if self.conditions:
-			_, (is_out, before), ends = self.conditions.pop()
-			if ends:
-				self.restore(ends[0])
-			elif is_out:
-				self.restore(before)
+			condition = self.conditions.pop()
+			if condition.ends:
+				self.restore(condition.ends[0])
+			elif condition.is_out:
+				self.restore(condition.before)
+			# of sides that differ, the one that leaves most
+			for kind in set(self.open).union(*condition.others):
+				self.open[kind] = max((each.get(kind, []) for each in [self.open, *condition.others]), key=len)
+
+	# ---- pragmas
 
 	def take_pragma(self, rest: str) -> None:
-		if rest.startswith("once"):
+		text = " ".join(rest.split())
+		if text.startswith("once"):
 			self.once = True
+		if HARMLESS.match(text):
 			return
-		if HARMLESS.match(rest):
+		depth = len(self.conditions)
+		for kind, pattern in PUSHES.items():
+			if pattern.match(text):
+				self.open.setdefault(kind, []).append(depth)
+				self.covered.setdefault(kind, {})[text] = None
+				return
+			if POPS[kind].match(text):
+				depths = self.open.get(kind)
+				# one that is in more conditions may not be there
+				if not depths or depths.pop() < depth:
+					self.keep_pragma(text)
+				return
+			covered = COVERED.get(kind)
+			if covered and covered.match(text) and self.open.get(kind):
+				self.covered[kind][text] = None
+				return
+		if PACK_RESET.match(text) and self.reset_packing(depth):
 			return
-		for pattern, (kind, step) in BALANCED.items():
-			if pattern.match(rest):
-				self.balance[kind] = self.balance.get(kind, 0) + step
-				if self.balance[kind] < 0:
-					self.last = self.last or "ends a pragma of others"
-				return
-		for kind, pattern in COVERED.items():
-			if pattern.match(rest) and self.balance.get(kind, 0) > 0:
-				return
-		self.prelude.append("pragma " + rest)
-		self.last = self.last or "leaves a pragma behind"
+		self.keep_pragma(text)
+
+	def keep_pragma(self, text: str) -> None:
+		"""Note a pragma that may stay in force."""
+		self.prelude.append("pragma " + text)
+		depth = len(self.conditions)
+		self.pragmas[text] = min(self.pragmas.get(text, depth), depth)
+
+	def reset_packing(self, depth: int) -> bool:
+		"""Forget the packings so far if they certainly end here. Tell whether they do."""
+		packings = [text for text in self.pragmas if COVERED["pack"].match(text)]
+		if any(self.pragmas[text] < depth for text in packings):
+			return False
+		for text in packings:
+			del self.pragmas[text]
+		end = max((i + 1 for i, part in enumerate(self.prelude) if isinstance(part, int)), default=0)
+		later = [part for part in self.prelude[end:] if not str(part).startswith("pragma pack")]
+		if len(later) < len(self.prelude) - end:
+			self.prelude[end:] = later
+		elif packings:
+			self.prelude.append("pragma pack()")
+		return True
+
+	def take_operators(self, text: str) -> None:
+		"""Take the pragmas in the text of a macro. Where it is used is not known."""
+		found = [read_literal(literal) for literal in OPERATOR.findall(text)]
+		if text.count("_Pragma") > len(found):
+			self.last = self.last or "has a _Pragma"
+		# nothing that this file says later makes them undone
+		self.pragmas.update((pragma, -1) for pragma in found if not HARMLESS.match(pragma))
+
+
+def copy_open(found: Open) -> Open:
+	return {kind: depths[:] for kind, depths in found.items() if depths}
+
+
+def read_literal(literal: str) -> str:
+	"""The pragma in a string, as it would be written in a directive."""
+	text = literal[literal.index('"') + 1 : -1].replace('\\"', '"').replace("\\\\", "\\")
+	return " ".join(text.split())
+
+
+def spell_operators(tokens: List[str]) -> List[str]:
+	"""The tokens with each ``_Pragma("text")`` as the directive that it stands for."""
+	found: List[str] = []
+	for token in tokens:
+		found.append(token)
+		if token == ")" and found[-4:-2] == ["_Pragma", "("] and found[-2][-1] == '"':
+			found[-4:] = ["#pragma " + read_literal(found[-2])]
+	return found

@@ -5,13 +5,13 @@ Plans the sources of one language in a target of ``unity``, and makes tasks of t
 import hashlib
 import os
 import time
-from typing import Callable, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from waflib import Build, Errors, Logs, Node, Options, Task, TaskGen, Utils
 from waflib.Tools import c_preproc
 
 from ..hooks import lifecycle
-from . import batches, bisect, grouping, includes, memory
+from . import batches, bisect, grouping, includes, memory, pragmas
 
 WORTH = 0.8
 """Files are compiled together if that takes at most this part of the time that they take alone."""
@@ -132,14 +132,15 @@ class Unit:
 		# coarse, so that changes of other targets seldom change how this one is cut
 		self.others = 1 << max(self.remembered.count_sources(self.gen.bld) // len(paths), 1).bit_length() - 1
 		key = [paths, groups, folders, self.gen.batch_size(), adaptive, self.can_push(), self.language, memory.VERSION]
-		key.append(self.others)
+		key += [self.others, self.remembered.identify(self.find_compiler(), self.language), self.find_options()]
 		digest = hashlib.md5(repr(key).encode("utf-8", "surrogateescape")).hexdigest()
 		if not self.holds(digest) and not self.is_planned_ahead(digest):
 			self.make_plan(digest, paths, groups, folders, adaptive)
 		return self.target.plan
 
 	def holds(self, digest: str) -> bool:
-		return self.target.holds(digest, time.time(), self.language == "cxx")
+		is_adaptive = not getattr(Options.options, "unity_still", False)
+		return self.target.holds(digest, time.time(), self.language == "cxx", is_adaptive)
 
 	def is_planned_ahead(self, digest: str) -> bool:
 		helpers = self.remembered.ahead
@@ -163,6 +164,7 @@ class Unit:
 			bld.bldnode.abspath(),
 			made,
 			self.remembered.find_listed(bld.current_group),
+			self.remembered.find_pragmas(self.find_compiler(), self.find_options(), self.language),
 		)
 		sources = [finder.source(path, self.gen.get_cwd().abspath()) for path in paths]
 		away = self.target.find_away(known_files, paths, adaptive)
@@ -176,6 +178,7 @@ class Unit:
 			self.can_push(),
 			[node.path_from(bld.srcnode) for node in self.nodes],
 			self.others,
+			[i for i, path in enumerate(paths) if path in self.target.splits],
 		)
 		reasons = {**plan.reasons, **{str(i): away[path] for i, path in enumerate(paths) if path in away}}
 		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})
@@ -210,6 +213,14 @@ class Unit:
 		words: List[str] = Utils.to_list(self.gen.env[self.prefix])
 		return words
 
+	def find_options(self) -> List[str]:
+		"""The options that may have the compiler know other pragmas, as far as known before ``use`` is processed."""
+		gen, name = self.gen, "CXXFLAGS" if self.compiler == "cxx" else "CFLAGS"
+		flags = [*gen.env[name], *gen.to_list(getattr(gen, name.lower(), []))]
+		for used in find_used(gen):
+			flags += gen.env["%s_%s" % (name, used)]
+		return pragmas.choose_options(flags)
+
 	def find_maps(self) -> List[str]:
 		"""The option that keeps clang from writing ``./`` before the names of sources."""
 		env = self.gen.env
@@ -224,21 +235,30 @@ def find_folders(gen: TaskGen.task_gen) -> List[str]:
 	"""The folders where compilers search a target's headers, as far as known before ``use`` is processed."""
 	bld = gen.bld
 	found = list(gen.to_incnodes(gen.to_list(getattr(gen, "includes", [])) + gen.env.INCLUDES))
-	seen: Set[str] = set()
-	left = gen.to_list(getattr(gen, "use", [])) + gen.to_list(getattr(gen, "uselib", []))
-	while left:
-		name, left = left[0], left[1:]
-		if name in seen:
-			continue
-		seen.add(name)
+	for name in find_used(gen):
 		try:
 			other = bld.get_tgen_by_name(name)
 		except Errors.WafError:
 			found += gen.to_incnodes(gen.env["INCLUDES_" + name])
-			continue
-		found += other.to_incnodes(other.to_list(getattr(other, "export_includes", [])))
-		left = left + other.to_list(getattr(other, "use", []))
+		else:
+			found += other.to_incnodes(other.to_list(getattr(other, "export_includes", [])))
 	return list(dict.fromkeys(node.abspath() for node in found))
+
+
+def find_used(gen: TaskGen.task_gen) -> List[str]:
+	"""The names of what a target uses, directly or through other targets."""
+	found: Dict[str, None] = {}
+	left = gen.to_list(getattr(gen, "use", [])) + gen.to_list(getattr(gen, "uselib", []))
+	while left:
+		name, left = left[0], left[1:]
+		if name not in found:
+			found[name] = None
+			try:
+				other = gen.bld.get_tgen_by_name(name)
+			except Errors.WafError:
+				continue
+			left = left + other.to_list(getattr(other, "use", []))
+	return list(found)
 
 
 def find_memory(bld: Build.BuildContext) -> memory.BuildMemory:
