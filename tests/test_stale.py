@@ -181,7 +181,7 @@ def test_variants_and_other_commands(waf: Any, project: Any) -> None:
 	assert there(folder / "build") == {"two", "mine", "debug/one", "debug/two"}
 	assert lines_of(waf(folder, "build_debug")) == ["stale: 1 file removed: debug/one"]
 	told = waf(folder, "stale").stdout.splitlines()
-	assert told[:3] == ["build: 1 files", "other: 1 files", "build_debug: 1 files"]
+	assert told[:3] == ["build: 1 file", "other: 1 file", "build_debug: 1 file"]
 
 
 @pytest.mark.parametrize("how", [["--targets=two"], ["step", "--files=two"], ["--stale=off"]])

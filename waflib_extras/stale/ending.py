@@ -228,8 +228,11 @@ def say(tell: Callable[..., None], names: List[str], kind: str, ending: str) -> 
 		return
 	few = len(names) if Logs.verbose else SHOWN
 	rest = ", and %d more (-v names them)" % (len(names) - few) if len(names) > few else ""
-	count = "1 %sfile" % kind if len(names) == 1 else "%d %sfiles" % (len(names), kind)
-	tell("stale: %s %s: %s%s", count, ending, ", ".join(names[:few]), rest)
+	tell("stale: %s %s: %s%s", count(len(names), kind), ending, ", ".join(names[:few]), rest)
+
+
+def count(number: int, kind: str = "") -> str:
+	return "%d %sfile%s" % (number, kind, "" if number == 1 else "s")
 
 
 def keep(files: record.Files, name: str, identity: Optional[record.Identity]) -> None:

@@ -78,7 +78,7 @@ class StaleContext(Context.Context):
 
 
 def tell(made_by: str, files: record.Files) -> None:
-	Logs.info("%s: %d files", made_by, len(files))
+	Logs.info("%s: %s", made_by, ending.count(len(files)))
 	for name in sorted(files) if Logs.verbose else ():
 		Logs.info("  %s", name)
 
