@@ -6,6 +6,7 @@ import shutil
 from typing import Any, List, Set
 
 import pytest
+import wafx_support
 
 COPY = "\tbld(rule='cp ${SRC} ${TGT}', source='%s', target='%s')\n"
 HEAD = """\
@@ -428,6 +429,21 @@ def test_loaded_in_build(waf: Any, project: Any) -> None:
 	waf(folder, "configure", "build")
 	(folder / "wscript").write_text(text + COPY % ("a.txt", "two"))
 	assert lines_of(waf(folder, "build")) == ["stale: 1 file removed: one"]
+
+
+def test_wafx(project: Any, waf_sources: pathlib.Path, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
+	"""With `wafx`, a project that knows nothing of the tool has it, and its saved options have none of ours."""
+	text = "def configure(conf):\n\tpass\ndef build(bld):\n\tpass\n"
+	folder = project({"wscript": text + "".join(COPY % ("a.txt", name) for name in ("one", "two")), "a.txt": "x"})
+	shutil.copy(str(wafx_support.pack_waf(waf_sources, tmp_path / "packed")), str(folder / "waf"))
+	own = wafx_support.Own(folder, tmp_path / "cache")
+	own.wafx("--with=stale", "./waf", "configure", "build")
+	(folder / "wscript").write_text(text + COPY % ("a.txt", "two"))
+	assert lines_of(own.wafx("--with=stale", "./waf", "build", "--stale=dry")) == [
+		"stale: 1 file would be removed: one"
+	]
+	assert lines_of(own.wafx("--with=stale", "./waf", "build")) == ["stale: 1 file removed: one"]
+	assert there(folder / "build") == {"two"}
 
 
 def test_command_without_a_build_folder(waf: Any, project: Any) -> None:
