@@ -29,7 +29,7 @@ PYTHON_FLOORS = (
 	("console", "timeline"),
 	("launcher",),
 	("prefork",),
-	("batch", "large", "resident", "unity", "wafcc"),
+	("batch", "large", "resident", "stale", "unity", "wafcc"),
 	("wafx",),
 )
 """From the ground up."""

@@ -18,6 +18,7 @@ TOOLS = (
 	"large",
 	"prefork",
 	"resident",
+	"stale",
 	"timeline",
 	"unity",
 	"wafcc",

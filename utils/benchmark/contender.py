@@ -17,6 +17,7 @@ from . import ablation
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache, Wafcc
 from .far import FAR_CACHES, FarEngineCache
+from .filesystems import FILE_SYSTEMS
 from .hit import MANY, Nothing, Single, Socket
 from .hosts import missing_hosts
 from .interpreter import ROOT
@@ -430,6 +431,7 @@ BUILDERS: Dict[str, Builder] = {
 	),
 	**SPAWNERS,
 	**STORES,
+	**FILE_SYSTEMS,
 }
 
 OWN_CACHES: Dict[str, Type[CompilerCache]] = {
@@ -457,6 +459,7 @@ DEFAULT = (
 	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),
 	*(name for name in STORES if name not in SYNCED),
+	*FILE_SYSTEMS,
 )
 
 

@@ -279,8 +279,8 @@ def take_crowd(run: Run) -> None:
 		run.results.append(("%d connections" % count, values))
 
 
-def take_stores(run: Run) -> None:
-	"""Fill a store, read it, evict from it and damage it."""
+def take_parts(run: Run) -> None:
+	"""Have a store or a file system measured, part by part."""
 	run.new_folder()
 	run.results += [(part, {"value": value}) for part, value in run.lane.contender.builder.take(run)]
 

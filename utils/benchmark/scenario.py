@@ -239,7 +239,7 @@ SCENARIOS = {
 		Scenario(
 			"stores",
 			"the engine's store, LMDB and redb under the same work",
-			(do.take_stores,),
+			(do.take_parts,),
 			needs=builder.STORE,
 			project=workshop.VALUES,
 			measures=VALUES,
@@ -248,6 +248,20 @@ SCENARIOS = {
 				"against its digest. 4 KiB are overwritten, or a file is cut off, at places that are drawn"
 			),
 			counts="entries",
+			is_across=True,
+		),
+		Scenario(
+			"filesystems",
+			"the files of a build on file systems of each kind: written, looked at, cloned, removed; and a power cut",
+			(do.take_parts,),
+			needs=builder.DISK,
+			project=workshop.VALUES,
+			measures=VALUES,
+			note=(
+				"files have 1 to 512 KiB, 8 KiB in the mean. Before the power cut, a tenth as many are written, "
+				"and nothing happens for 6 s"
+			),
+			counts="files",
 			is_across=True,
 		),
 		*(
@@ -283,6 +297,7 @@ COMMANDS = {
 	"served": 20000,
 	"crowd": 20000,
 	"stores": 100000,
+	"filesystems": 350000,
 }
 """The defaults of ``--commands``; in ``curve`` for each slot."""
 PARENTS = (10, 100, 1000)  # MiB that the process holds that starts programs

@@ -1,4 +1,4 @@
-"""The file systems on which tests work: in memory, over another one, or in a file of this machine."""
+"""The file systems on which tests and benchmarks work: in memory, over another one, or in a file of this machine."""
 
 import pathlib
 import shlex
@@ -13,14 +13,15 @@ MAKERS: Dict[str, List[str]] = {
 	"btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
 PACKAGES = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}
+ALONE = ["unshare", "--mount", "--propagation", "private"]  # in front of a command whose mounts end with it
 KINDS = ("ext4", "tmpfs", "overlayfs", "xfs", "btrfs")
 
 
 class Disk:
-	"""A file system of a kind; `folder` is where a file for it may be."""
+	"""A file system of a kind and a size; `folder` is where a file for it may be."""
 
-	def __init__(self, kind: str, folder: pathlib.Path) -> None:
-		self.kind, self.image = kind, folder / ("%s.image" % kind)
+	def __init__(self, kind: str, folder: pathlib.Path, size: str = SIZE) -> None:
+		self.kind, self.image, self.size = kind, folder / ("%s.image" % kind), size
 
 	def find_obstacle(self) -> str:
 		"""Why it cannot be had here; nothing if it can."""
@@ -30,7 +31,7 @@ class Disk:
 		try:
 			self.make()
 			tried = subprocess.run(
-				["unshare", "--mount", "--propagation", "private", "sh", "-euc", script],
+				[*ALONE, "sh", "-euc", script],
 				stdin=subprocess.DEVNULL,
 				capture_output=True,
 				encoding="utf-8",
@@ -50,7 +51,7 @@ class Disk:
 		if self.kind in MAKERS:
 			self.image.parent.mkdir(parents=True, exist_ok=True)
 			self.remove()
-			subprocess.run(["truncate", "--size", SIZE, str(self.image)], check=True)
+			subprocess.run(["truncate", "--size", self.size, str(self.image)], check=True)
 			subprocess.run(
 				[*MAKERS[self.kind], str(self.image)],
 				check=True,
@@ -71,7 +72,7 @@ class Disk:
 		quoted = shlex.quote(place)
 		if self.kind in MAKERS:
 			return ["mount -o loop %s %s" % (shlex.quote(str(self.image)), quoted)]
-		lines = ["mount -t tmpfs -o size=%s tmpfs %s" % (SIZE, quoted)]
+		lines = ["mount -t tmpfs -o size=%s tmpfs %s" % (self.size, quoted)]
 		if self.kind == "overlayfs":
 			parts = " ".join(shlex.quote("%s/%s" % (place, name)) for name in ("lower", "upper", "work"))
 			layers = "lowerdir={0}/lower,upperdir={0}/upper,workdir={0}/work".format(place)
