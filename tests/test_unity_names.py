@@ -2,7 +2,7 @@
 
 import os
 import random
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import pytest
 
@@ -193,14 +193,14 @@ SIZES = [5, 7, 8, 4]
 # ---- pieces
 
 
-def sources(tmp_path: Any, files: Dict[str, str]) -> List[grouping.Source]:
+def sources(tmp_path: Any, files: Dict[str, str], system: Sequence[str] = ()) -> List[grouping.Source]:
 	"""The sources among these files."""
 	for name, text in files.items():
 		(tmp_path / name).write_text(text)
 	known_files = includes.KnownFiles()
 	asked = pragmas.Pragmas({}, ["gcc"], [], "c++")
 	finder = includes.Finder(
-		known_files, includes.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {}, asked
+		known_files, includes.System(None, list(system)), [], str(tmp_path), str(tmp_path / "out"), [], {}, asked
 	)
 	return [finder.source(str(tmp_path / name), str(tmp_path)) for name in files if not name.endswith(".h")]
 
@@ -220,6 +220,57 @@ def test_pieces_are_those_that_do_not_notice_each_other(tmp_path: Any) -> None:
 	away = grouping.plan(sources(tmp_path, files), [100] * 5, 50, False, away=[1])
 	assert [entry.members for entry in away.entries] == [[0, 4], [1], [2], [3]]
 	assert away.entries[0].anchor == plan.entries[0].anchor
+
+
+ASKING = (
+	"#ifndef TWO_H\n#define TWO_H\n#ifdef WIDE\ntypedef long Number;\n#else\ntypedef char Number;\n#endif\n#endif\n"
+)
+ONE = "#ifndef ONE_H\n#define ONE_H\n#define WIDE\n%s#endif\n"
+
+
+@pytest.mark.parametrize(
+	("one", "a", "b", "are_together"),
+	[
+		("", '#include "one.h"\n#include "two.h"\n', '#include "two.h"\n', False),
+		("", '#include "two.h"\n', '#include "one.h"\n#include "two.h"\n', False),
+		("", '#include "one.h"\n#include "two.h"\n', '#include "two.h"\n#include "one.h"\n', False),
+		("", '#include "one.h"\n', '#include "two.h"\n#include "one.h"\n', False),
+		('#include "two.h"\n', '#include "one.h"\n', '#include "two.h"\n', False),
+		('#include "two.h"\n', '#include "one.h"\n', '#include "one.h"\n#include "two.h"\n', True),
+		("", '#include "one.h"\n#include "two.h"\n', '#include "one.h"\n#include "two.h"\n', True),
+		("", '#include "two.h"\n', '#include "two.h"\n', True),
+	],
+)
+def test_a_header_that_asks_for_a_macro(tmp_path: Any, one: str, a: str, b: str, are_together: bool) -> None:
+	"""A header that is read once for two sources must see the same macros before it in both."""
+	files = {"two.h": ASKING, "one.h": ONE % one, "a.c": a, "b.c": b}
+	plan = grouping.plan(sources(tmp_path, files), [100] * 2, 50, False)
+	assert (len(plan.entries) == 1) == are_together
+	assert are_together or "one.h" in plan.reasons["1"]
+
+
+def test_a_header_that_includes_what_it_asks_for(tmp_path: Any) -> None:
+	"""It reads the same in all sources, whatever else they include, and in whichever order."""
+	files = {
+		"two.h": '#ifndef TWO_H\n#define TWO_H\n#include "one.h"\nWIDE;\n#endif\n',
+		"one.h": ONE % "",
+		"a.c": '#include "one.h"\n#include "two.h"\n',
+		"b.c": '#include "two.h"\n',
+		"c.c": '#include "two.h"\n#include "one.h"\n',
+	}
+	plan = grouping.plan(sources(tmp_path, files), [100] * 3, 50, False)
+	assert [entry.members for entry in plan.entries] == [[0, 1, 2]]
+
+
+def test_a_header_that_asks_for_a_macro_of_the_system(tmp_path: Any) -> None:
+	"""A header that is read once must see the same macros of the system's headers, too."""
+	(tmp_path / "system").mkdir()
+	(tmp_path / "system" / "wide.h").write_text("#define WIDE\n")
+	files = {"two.h": ASKING, "a.c": '#include <wide.h>\n#include "two.h"\n', "b.c": '#include "two.h"\n'}
+	files["c.c"] = files["a.c"]
+	found = sources(tmp_path, files, [str(tmp_path / "system")])
+	plan = grouping.plan(found, [100] * 3, 50, False)
+	assert [entry.members for entry in plan.entries] == [[0, 2], [1]]
 
 
 def test_what_runs_before_main_keeps_its_turn(tmp_path: Any) -> None:

@@ -7,9 +7,10 @@ sources cannot affect each other.
 """
 
 import hashlib
-from typing import Container, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Container, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import declarations, names
+from .asking import NOTHING, Asking, View
 
 UNIT = 1 << 16
 """The weight of a group at most."""
@@ -141,6 +142,7 @@ class Source(NamedTuple):
 
 	file: File
 	headers: Dict[str, File]
+	"""In the order in which they are read."""
 	systems: Dict[str, FrozenSet[str]]
 	"""The other headers that it includes, with the macros that they define."""
 	is_found: bool
@@ -160,6 +162,8 @@ class Source(NamedTuple):
 	"""A pragma in a header that changes how others are read, as words for the user; empty if there is none."""
 	left_pragma: str
 	"""A pragma that stays in force after it, as words for the user; empty if there is none."""
+	inner: Callable[[File], Tuple[Dict[str, File], Set[str]]]
+	"""What one of its headers includes itself: headers of the project, and includes of the system's."""
 
 	@property
 	def kind(self) -> Tuple[str, str, Tuple[str, ...]]:
@@ -204,8 +208,9 @@ class Source(NamedTuple):
 class Piece:
 	"""Sources that can be compiled as one."""
 
-	def __init__(self, is_cxx: bool, can_push: bool = True) -> None:
+	def __init__(self, is_cxx: bool, asking: Asking, can_push: bool = True) -> None:
 		self.is_cxx = is_cxx
+		self.asking = asking
 		self.can_push = can_push
 		"""Whether the compiler can save and restore macros."""
 		self.members: List[Source] = []
@@ -224,6 +229,8 @@ class Piece:
 		self.hidden: Set[str] = set()
 		self.greedy: Set[str] = set()
 		"""Headers with operators that any source could use."""
+		self.views: Dict[str, View] = {}
+		"""By header that is read once: what it saw of others. Headers that saw nothing are left out."""
 		self.closed = ""
 
 	def find_objection(self, source: Source) -> str:
@@ -243,7 +250,16 @@ class Piece:
 				found = self.find_noticed(source, file, spaces)
 				if found:
 					return found
+			elif self.views.get(file.path, NOTHING) != self.asking.see(source, file):
+				return self.tell_view(source, file)
 		return ""
+
+	def tell_view(self, source: Source, file: File) -> str:
+		"""Why a header that was read does not mean what it means to a source, as words for the user."""
+		were, are = self.views.get(file.path, NOTHING), self.asking.see(source, file)
+		for owner in sorted(were.definers ^ are.definers):
+			return "macros of %s, for which %s asks" % (owner, file.path)
+		return "%s, for which %s asks" % (min(were.foreign ^ are.foreign), file.path)
 
 	def find_noticed(self, source: Source, file: File, spaces: Set[str]) -> str:
 		"""A name of earlier sources that would affect a file of a source, as words for the user."""
@@ -256,15 +272,15 @@ class Piece:
 					return "%s, which %s leaves" % (name, left.owner)
 		for name in sorted(file.members & self.known):
 			for left in self.left[name]:
-				if left.kind == MACRO and not has_guarded(source, left.owner):
+				if left.kind == MACRO and not self.is_own(source, file, left):
 					return "%s, which %s leaves" % (name, left.owner)
 		return ""
 
 	def is_noticed(self, source: Source, file: File, name: str, left: LeftName, spaces: Set[str]) -> bool:
+		if left.kind == MACRO:
+			return not self.is_own(source, file, left)
 		if has_guarded(source, left.owner):
 			return False  # the source includes it itself
-		if left.kind == MACRO:
-			return True
 		is_seen = left.space in file.spaces or left.space in spaces or not file.quals.isdisjoint(left.space.split("::"))
 		if not is_seen:
 			return False
@@ -284,11 +300,22 @@ class Piece:
 			return not any(name in source.headers[header].declared for header in both)
 		return True
 
+	def is_own(self, source: Source, file: File, left: LeftName) -> bool:
+		"""Tell whether a file sees a macro of a header also if its source is compiled alone."""
+		if not has_guarded(source, left.owner):
+			return False
+		is_other = file is not source.file and left.owner in self.asking.find(source, file).definers
+		return not is_other or self.asking.comes_before(source, left.owner, file.path)
+
 	def add(self, source: Source) -> None:
 		self.members.append(source)
 		reach = set(source.headers)
 		for path in reach - self.files:
 			file = source.headers[path]
+			asked, seen = self.asking.find(source, file), self.asking.see(source, file)
+			view = View(seen.definers | (asked.definers & self.files), seen.foreign | (asked.foreign & self.foreign))
+			if view != NOTHING:
+				self.views[path] = view
 			self.reach[path] = reach
 			self.leave(file, file.facts.macros)
 			if not file.is_plain:
@@ -377,7 +404,10 @@ def plan(
 	found: List[List[int]] = []
 	latest: Optional[Piece] = None
 	starting = {i for i, source in enumerate(sources) if source.starts(is_cxx)}
-	ends = {i for i, source in enumerate(sources) if Piece(is_cxx, can_push).find_end(source) and i not in starting}
+	asking = Asking(sources)
+	ends = {
+		i for i, source in enumerate(sources) if Piece(is_cxx, asking, can_push).find_end(source) and i not in starting
+	}
 	# sources after which nothing may come are put at the ends
 	for i in [*(i for i in range(len(sources)) if i not in ends), *sorted(ends)]:
 		source = sources[i]
@@ -389,7 +419,7 @@ def plan(
 			group = pieces.setdefault(cuts[i], [])
 			number, reason = find_piece([each for each, _ in group], source, latest if i in starting else None)
 			if number == len(group):
-				group.append((Piece(is_cxx, can_push), []))
+				group.append((Piece(is_cxx, asking, can_push), []))
 				found.append(group[-1][1])
 			piece, members = group[number]
 			piece.add(source)

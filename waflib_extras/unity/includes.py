@@ -260,14 +260,19 @@ class Finder:
 			odd,
 			inner,
 			left,
+			self.inner,
 		)
 
+	def inner(self, file: grouping.File) -> Tuple[Dict[str, grouping.File], Set[str]]:
+		"""What a header includes itself."""
+		return self.reach(file, self.includes(file))
+
 	def reach(self, file: grouping.File, includes: List[Include]) -> Tuple[Dict[str, grouping.File], Set[str]]:
-		"""The headers of the project that these includes of a file lead to, and those of the system."""
+		"""The headers of the project to which includes of a file lead, as they are read, and those of the system."""
 		headers: Dict[str, grouping.File] = {}
 		paths, systems = part_includes(includes)
 		systems = set(systems)
-		left = list(paths)
+		left = paths[::-1]
 		while left:
 			path = left.pop()
 			if path not in headers and path != file.path:
@@ -276,7 +281,7 @@ class Finder:
 					if path not in self.parted:
 						self.parted[path] = part_includes(self.includes(header))
 					paths, others = self.parted[path]
-					left += paths
+					left += reversed(paths)
 					systems.update(others)
 		return headers, systems
 
