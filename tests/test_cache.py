@@ -151,6 +151,23 @@ def test_the_epoch_of_sources(cc: str, lab: Lab) -> None:
 		lab.same(f"{cc} -c x.c", SOURCE_DATE_EPOCH=epoch)
 
 
+def test_the_epoch_of_sources_is_a_fact(lab: Lab) -> None:
+	"""With ``SOURCE_DATE_EPOCH``, gcc's dates are hits. Another value, none, or one that is no time is another result."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	lab.write("x.c", 'const char *when = __DATE__ " " __TIME__;\n')
+	for epoch in ("1", "1000000000", "1"):
+		lab.until_hit("gcc -c x.c", SOURCE_DATE_EPOCH=epoch)
+	assert not lab.same("gcc -c x.c", SOURCE_DATE_EPOCH="2").startswith("hit")
+	for _ in range(2):
+		lab.run("gcc -c x.c", True)
+		assert lab.explain(lab.folder / "x.o").endswith("not stored: it asks for the time")
+	lab.write("y.c", "const char *when = __TIMESTAMP__;\n")
+	for _ in range(2):
+		lab.same("gcc -c y.c", SOURCE_DATE_EPOCH="1")
+		assert lab.explain(lab.folder / "y.o").endswith("not stored: it asks for the time")
+
+
 @each
 def test_binary_data(cc: str, lab: Lab) -> None:
 	"""A file that the assembler includes is an input, in whatever way the directive is put together."""

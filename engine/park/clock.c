@@ -86,19 +86,41 @@ EXPORT int timespec_get(struct timespec *now, int base) {
 
 /* ---- dates. Compilers call these only when they are about to write the time into an output. */
 
-#define DATE(result, name, parameters, arguments)                                                                            \
+/* Whether a time is the one that SOURCE_DATE_EPOCH gives to compilers. Then its date in UTC follows from that variable, and not from the clock.
+ * Clang 14 does not heed the variable, but it makes its dates by localtime, as gcc does of the clock. */
+static int is_given_time(const time_t *when) {
+	const char *text = wafpark_find_value("SOURCE_DATE_EPOCH");
+	uint64_t given = 0;
+	if (!text || !*text)
+		return 0;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9' || given > (uint64_t)1 << 40)
+			return 0;
+		given = given * 10 + (uint64_t)(*text - '0');
+	}
+	return *when >= 0 && (uint64_t)*when == given;
+}
+
+static void note_date_in_utc(const time_t *when) {
+	if (is_given_time(when))
+		wafpark_note_word(WAFPARK_ASK, 0, "SOURCE_DATE_EPOCH");
+	else
+		note_event(WAFPARK_DATE);
+}
+
+#define DATE(result, name, parameters, arguments, note)                                                                            \
 	EXPORT result name parameters {                                                                                          \
 		REAL(result, name, parameters)                                                                                       \
-		note_event(WAFPARK_DATE);                                                                                                   \
+		note;                                                                                                                \
 		wafpark_note_zone();                                                                                                 \
 		return real arguments;                                                                                               \
 	}
-DATE(struct tm *, localtime, (const time_t *when), (when))
-DATE(struct tm *, localtime_r, (const time_t *restrict when, struct tm *restrict date), (when, date))
-DATE(struct tm *, gmtime, (const time_t *when), (when))
-DATE(struct tm *, gmtime_r, (const time_t *restrict when, struct tm *restrict date), (when, date))
-DATE(char *, ctime, (const time_t *when), (when))
-DATE(char *, ctime_r, (const time_t *restrict when, char *restrict text), (when, text))
+DATE(struct tm *, localtime, (const time_t *when), (when), note_event(WAFPARK_DATE))
+DATE(struct tm *, localtime_r, (const time_t *restrict when, struct tm *restrict date), (when, date), note_event(WAFPARK_DATE))
+DATE(struct tm *, gmtime, (const time_t *when), (when), note_date_in_utc(when))
+DATE(struct tm *, gmtime_r, (const time_t *restrict when, struct tm *restrict date), (when, date), note_date_in_utc(when))
+DATE(char *, ctime, (const time_t *when), (when), note_event(WAFPARK_DATE))
+DATE(char *, ctime_r, (const time_t *restrict when, char *restrict text), (when, text), note_event(WAFPARK_DATE))
 
 /* ---- randomness */
 

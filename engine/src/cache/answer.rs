@@ -28,7 +28,7 @@ use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
 use super::remote::foreign::{Declaration, Origin, Refusal, Stored};
 use super::search::{Search, Searched};
 use super::store::{Blob, EntryRef};
-use super::tally::Counter;
+use super::tally::{is_of_configure, Counter};
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::environment::{Circumstances, Environment, INPUT, TERMINAL};
@@ -42,7 +42,7 @@ use crate::facts::status::Stamp;
 use crate::facts::world::{View, World};
 use crate::observe::access::Bytes;
 use crate::process::spawn::candidates;
-use crate::wire::{MissReason, Size, Strings, Told, UncachedReason, UnstoredReason};
+use crate::wire::{Known, MissReason, Size, Strings, Told, UncachedReason, UnstoredReason};
 
 /// A command for which a client asks the cache.
 pub struct Question {
@@ -245,12 +245,17 @@ impl Cache {
             return Some(Answer::Uncached(Uncached::new(UncachedReason::OtherStore, words)));
         }
         let is_asked_again = question.only_known;
+        let is_of_configure = is_of_configure(&question.folder, &question.argv);
         let answer = self.answer(question, file_view)?;
-        match &answer {
-            Answer::Hit(_) => self.count(&Counter::Hit),
-            Answer::Miss(ticket) => self.count(&Counter::Miss(ticket.why)),
-            Answer::Uncached(reason) if reason.is_unknown && is_asked_again => {}
-            Answer::Uncached(reason) => self.count(&Counter::Uncached(reason.why)),
+        let (counter, known) = match &answer {
+            Answer::Hit(_) => (Counter::Hit, Known::Hit),
+            Answer::Miss(ticket) => (Counter::Miss(ticket.why), Known::Miss),
+            Answer::Uncached(reason) if reason.is_unknown && is_asked_again => return Some(answer),
+            Answer::Uncached(reason) => (Counter::Uncached(reason.why), Known::Uncached),
+        };
+        self.count(&counter);
+        if is_of_configure {
+            self.count(&Counter::OfConfigure(known));
         }
         Some(answer)
     }

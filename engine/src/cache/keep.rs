@@ -15,7 +15,7 @@ use log::trace;
 use super::answer::Ticket;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::compiler::neutral;
-use super::compiler::outputs::Role;
+use super::compiler::outputs::{Prints, Role};
 use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::store::{EntryRef, Parcel};
@@ -142,7 +142,8 @@ impl Cache {
     fn collect_result(&self, ticket: &Ticket, ended: &Ended) -> Result<CommandResult, Unkept> {
         let (question, knows) = (&ticket.question, &ticket.action.knows);
         let is_compiler = knows.compiler.is_some();
-        let is_silent = ended.stdout.is_empty() && ended.stderr.is_empty();
+        // Output that was asked for does not depend on how messages look.
+        let is_silent = ended.stderr.is_empty() && (ended.stdout.is_empty() || knows.prints != Prints::Messages);
         match (ended.code, is_compiler) {
             (0, _) => {}
             (_, true) => return Err(UnstoredReason::CompilerFailed.into()),

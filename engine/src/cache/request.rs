@@ -132,6 +132,7 @@ impl Cache {
             misses: reasons("misses/"),
             uncached: reasons("uncached/"),
             unstored: reasons("not stored/"),
+            configure: reasons("configure/"),
             audited: count("audited"),
             different: count("different"),
             unaudited: reasons("not audited/"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::audit::Unaudited;
 use super::remote::foreign::Refusal;
 use super::store::Store;
-use crate::wire::{MissReason, UncachedReason, UnstoredReason};
+use crate::wire::{Known, MissReason, Strings, UncachedReason, UnstoredReason};
 
 /// After this time, the next request causes a write to the disk.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -20,6 +20,8 @@ pub enum Counter {
     Miss(MissReason),
     Uncached(UncachedReason),
     Unstored(UnstoredReason),
+    /// A command of a configure test, which is also counted as what it is.
+    OfConfigure(Known),
     Audited,
     Different,
     Unaudited(Unaudited),
@@ -40,6 +42,7 @@ impl Counter {
             Counter::Miss(why) => format!("misses/{}", why.name()),
             Counter::Uncached(why) => format!("uncached/{}", why.name()),
             Counter::Unstored(why) => format!("not stored/{}", why.name()),
+            Counter::OfConfigure(known) => format!("configure/{}", known.name()),
             Counter::Audited => "audited".to_owned(),
             Counter::Different => "different".to_owned(),
             Counter::Unaudited(why) => format!("not audited/{}", why.name()),
@@ -51,6 +54,21 @@ impl Counter {
             Counter::UploadUnsigned => "uploads dropped/the signing key cannot be used".to_owned(),
         }
     }
+}
+
+/// Whether a command belongs to a test of autoconf, CMake, Meson or Waf, by the names that these give to sources and folders.
+pub fn is_of_configure(folder: &[u8], argv: &Strings) -> bool {
+    argv.iter().chain([folder]).any(|word| {
+        let mut parts = word.split(|byte| *byte == b'/');
+        let mut before: &[u8] = b"";
+        parts.any(|part| {
+            let is_private = before == b"meson-private" && part.starts_with(b"tmp");
+            before = part;
+            let folders: [&[u8]; 2] = [b"CMakeTmp", b"CMakeScratch"];
+            let starts: [&[u8]; 3] = [b"conftest.", b".conf_check_", b"TryCompile-"];
+            is_private || folders.contains(&part) || starts.iter().any(|start| part.starts_with(start))
+        })
+    })
 }
 
 struct Pending {
@@ -126,5 +144,27 @@ impl Tally {
 fn add_all(to: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     for (name, n) in counts {
         *to.entry(name.clone()).or_default() += n;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configure_tests_are_known_by_their_names() {
+        for (folder, line, is) in [
+            ("/p", "gcc -c conftest.c", true),
+            ("/p", "gcc -o conftest -O2 conftest.cpp", true),
+            ("/p/CMakeFiles/CMakeTmp", "cc -c a.c", true),
+            ("/p/CMakeFiles/CMakeScratch/TryCompile-x1", "cc -c a.c", true),
+            ("/p/build", "cc -c meson-private/tmpa1/testfile.c", true),
+            ("/p/build/.conf_check_1f/testbuild", "gcc ../test.c -c", true),
+            ("/p", "gcc -c src/a.c -o a.o", false),
+            ("/p/conftests", "gcc -c myconftest.c meson-private/sanity.c", false),
+        ] {
+            let argv: Strings = line.split(' ').collect();
+            assert_eq!(is_of_configure(folder.as_bytes(), &argv), is, "{folder} {line}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::remote::Remote;
 use crate::bytes::quantity::show_size;
+use crate::wire::Known;
 
 /// Counts by reason.
 pub type Reasons = BTreeMap<String, u64>;
@@ -26,6 +27,8 @@ pub struct Statistics {
     /// Misses whose result was not stored, by reason.
     #[serde(rename = "not_stored")]
     pub unstored: Reasons,
+    /// How many of these commands belonged to configure tests: `hit`, `miss`, `uncached`.
+    pub configure: Reasons,
     /// Hits that were compiled again and compared.
     pub audited: u64,
     /// Audited hits whose result was different.
@@ -70,6 +73,9 @@ impl Statistics {
             table.count("Not stored:", unstored);
             table.reasons(reasons(&self.unstored), unstored);
         }
+        if !self.configure.is_empty() {
+            table.line("Of configure tests:", &self.describe_configure());
+        }
         if is_verbose || self.concerns_audits() {
             self.show_audits(&mut table, is_verbose);
         }
@@ -80,6 +86,15 @@ impl Statistics {
         table.count("  Entries:", self.entries);
         table.line("Counted since:", &date(self.since));
         table.0
+    }
+
+    fn describe_configure(&self) -> String {
+        let of = |known: Known| self.configure.get(known.name()).copied().unwrap_or(0);
+        let (hits, misses, uncached) = (of(Known::Hit), of(Known::Miss), of(Known::Uncached));
+        format!(
+            "{:>8} calls: {hits} hits, {misses} misses, {uncached} uncacheable",
+            sum(&self.configure)
+        )
     }
 
     fn concerns_audits(&self) -> bool {
@@ -251,6 +266,14 @@ Store:                  1.2 GB of 5.0 GB (25.00%)
 Counted since:          2000-02-29 12:34 UTC
 ";
         assert_eq!(some().show(true), expected);
+    }
+
+    #[test]
+    fn configure_tests_have_a_line() {
+        let mut some = some();
+        some.configure = [("hit".to_owned(), 7), ("uncached".to_owned(), 2)].into();
+        let line = "\nOf configure tests:            9 calls: 7 hits, 0 misses, 2 uncacheable\n";
+        assert!(some.show(false).contains(line), "{}", some.show(false));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::launch;
 use super::trouble::{self, Advice, Note};
 use crate::bytes::digest::Digest;
 use crate::cache::compiler::action::{self, Action};
+use crate::cache::compiler::outputs::Prints;
 use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unserved};
 use crate::facts::input::Input;
 use crate::files::folder::Folder;
@@ -172,8 +173,9 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     // our streams, so that its order is kept.
     let by_facts = call.how == How::ByFacts || call.how == How::AsSet && settings.is_on(Key::Facts);
     let by_facts = (by_facts && !is_observed()).then(|| Input::of(io::stdin().as_fd()));
-    let is_cached = call.how != How::Uncached;
-    let is_cacheable = is_cached && is_cacheable(call, &entries, &cwd, by_facts);
+    let printing = printing(call, &entries, &cwd, by_facts);
+    let is_cached = call.how != How::Uncached && printing.map_or(true, may_print_through_engine);
+    let is_cacheable = is_cached && printing.is_some();
     let environment = Request::Environment { env: 0, entries };
     let output = if is_cacheable { Stdio::Pipe } else { Stdio::Descriptor };
     let execute = Request::Execute(Box::new(Execute {
@@ -255,7 +257,9 @@ fn await_outcome(mut client: Client) -> Result<Outcome, Unserved> {
             Reply::Output { stream, data, .. } => printed.push((stream, data)),
             Reply::Outcome(outcome) => {
                 if outcome.verdict == Verdict::Ran {
-                    printed.iter().for_each(|(stream, data)| print(*stream, data));
+                    // The command itself says what is wrong with its output, and fails as it would without us.
+                    let done = printed.iter().try_for_each(|(stream, data)| print(*stream, data));
+                    done.map_err(Unserved::Absent)?;
                 }
                 return Ok(outcome);
             }
@@ -276,8 +280,8 @@ fn is_observed() -> bool {
     env::var_os("WAFPARK_TRACE").is_some()
 }
 
-/// Whether the cache knows commands of this kind, or can cache them by their facts.
-fn is_cacheable(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> bool {
+/// What the command prints, if the cache knows commands of this kind, or can cache them by their facts.
+fn printing(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> Option<Prints> {
     let real = fs::canonicalize(&call.program);
     let asked = action::Call {
         argv: &argv(call),
@@ -288,18 +292,46 @@ fn is_cacheable(call: &Call, environment: &Strings, folder: &[u8], by_facts: Opt
         bases: &[],
         by_facts,
     };
-    Action::is_known(&asked)
+    Action::printing(&asked)
 }
 
-/// A closed pipe at our output is not an error of the command.
-fn print(stream: u8, data: &[u8]) {
-    let done = match stream {
-        1 => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),
-        _ => io::stderr().write_all(data),
-    };
-    if let Err(error) = done {
+/// Whether what the command prints may take the way through the engine, and still be what a plain run leaves.
+fn may_print_through_engine(prints: Prints) -> bool {
+    match prints {
+        Prints::Messages => true,
+        // The order of output and messages would be another one.
+        _ if are_one_file() => false,
+        Prints::Output => true,
+        Prints::OutputByName => opens_like_a_pipe(),
+    }
+}
+
+/// Whether both our output and our messages go to this file, other than `/dev/null`.
+fn are_one_file() -> bool {
+    let look = |stream: BorrowedFd<'_>| rustix::fs::fstat(stream).ok();
+    let (output, messages) = (look(io::stdout().as_fd()), look(io::stderr().as_fd()));
+    let nowhere = rustix::fs::stat("/dev/null").ok();
+    let of = |found: Option<&rustix::fs::Stat>| found.map(|found| (found.st_dev, found.st_ino));
+    of(output.as_ref()) == of(messages.as_ref()) && of(output.as_ref()) != of(nowhere.as_ref())
+}
+
+/// Whether a compiler that opens our standard output by its name writes where we would. A file is emptied then, and a
+/// socket cannot be opened.
+fn opens_like_a_pipe() -> bool {
+    let kind = rustix::fs::fstat(io::stdout().as_fd()).map(|found| FileType::from_raw_mode(found.st_mode));
+    let may_write = rustix::fs::access("/dev/stdout", rustix::fs::Access::WRITE_OK).is_ok();
+    matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice)) && may_write
+}
+
+/// An error of the standard output is the command's. A program that cannot print messages goes on.
+fn print(stream: u8, data: &[u8]) -> io::Result<()> {
+    if stream == 1 {
+        return io::stdout().write_all(data).and_then(|()| io::stdout().flush());
+    }
+    if let Err(error) = io::stderr().write_all(data) {
         log::debug!("print what the command printed: {error}");
     }
+    Ok(())
 }
 
 /// The namespace that was set, and the digests of the extra files.

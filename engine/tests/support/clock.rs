@@ -10,6 +10,7 @@ pub const COMPILER: Policy = Policy {
     statuses: Statuses::Ignored,
     processor: false,
     number: false,
+    prints: false,
 };
 
 /// Waits until the clock's tick is over in which the last change was made. Newer kernels also stamp files with the fine

@@ -12,7 +12,7 @@ use std::path::Path;
 use super::language::Language;
 use super::line::{Kind, Line, Target, Word};
 use super::options::Stage;
-use super::outputs::{self, Output, Role};
+use super::outputs::{self, Output, Prints, Role};
 use super::reason::Reason;
 use super::response::{self, Read};
 use super::sharing;
@@ -102,6 +102,8 @@ pub struct Knowledge {
     pub target: Option<Bytes>,
     /// The output that a command declares which is cached by its facts: a link's, by `-o`.
     pub declared: Option<Bytes>,
+    /// What it prints besides messages.
+    pub prints: Prints,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +132,7 @@ impl Knowledge {
                 statuses,
                 processor,
                 number: false,
+                prints: self.prints == Prints::OutputByName,
             },
         }
     }
@@ -142,10 +145,12 @@ impl Action {
         Action::of(call, &read).or_else(|reason| Action::by_facts(call, reason))
     }
 
-    /// Whether there is an action. For callers that need no more.
-    pub fn is_known(call: &Call) -> bool {
-        let reason = understand(call, &|name| call.read(name)).err();
-        reason.map_or(true, |reason| Action::by_facts(call, reason).is_ok())
+    /// What the command prints, if there is an action. For callers that need no more.
+    pub fn printing(call: &Call) -> Option<Prints> {
+        match understand(call, &|name| call.read(name)) {
+            Ok((_, line, _)) => Some(outputs::prints(&line)),
+            Err(reason) => Action::by_facts(call, reason).ok().map(|_| Prints::Messages),
+        }
     }
 
     /// A command that is not a known compile, for a reason.
@@ -190,6 +195,7 @@ impl Action {
                     let words = response::expand(argv.iter().skip(1).copied(), &read).ok()?.words;
                     outputs::named(compiler, &words)
                 }),
+                prints: Prints::Messages,
             },
         })
     }
@@ -204,6 +210,7 @@ impl Action {
                 compiler: Some(line.compiler),
                 statuses: match line.compiler {
                     _ if expanded.iter().any(|word| word_compares_times(word)) => Statuses::Kept,
+                    _ if writes_times(&line) => Statuses::Kept,
                     Compiler::Gcc => Statuses::Ignored,
                     Compiler::Clang => Statuses::WithPrecompiled,
                 },
@@ -216,6 +223,7 @@ impl Action {
                 outputs,
                 base: base.map(<[u8]>::to_vec),
                 declared: None,
+                prints: outputs::prints(&line),
             },
         })
     }
@@ -297,7 +305,10 @@ fn understand(call: &Call, read: Read) -> Result<(Vec<Bytes>, Line, Vec<Output>)
     let expanded = response::expand(call.argv.iter().skip(1), read)?;
     let line = Line::read(compiler, &expanded.words)?;
     refuse_variables(compiler, call.environment)?;
-    refuse_times_of_files(&line)?;
+    // `wafcc` sends commands with this word without a look at where their output goes.
+    if outputs::prints(&line) != Prints::Messages && call.argv.iter().any(|word| word == b"-c") {
+        return Err(outputs::unnamed(&line));
+    }
     let outputs = outputs::of(&line)?;
     Ok((expanded.words, line, outputs))
 }
@@ -321,19 +332,14 @@ fn refuse_variables(compiler: Compiler, environment: &Strings) -> Result<(), Rea
 }
 
 /// By default, clang writes into precompiled headers when their parts were last changed.
-fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
+fn writes_times(line: &Line) -> bool {
     let is_told = line.words.iter().any(|word| word.operand == b"-fno-pch-timestamp");
-    match line.compiler {
-        Compiler::Clang if line.precompiles && line.stage == Stage::Object && !is_told => {
-            Err(UncachedReason::TimesOfFiles.into())
-        }
-        _ => Ok(()),
-    }
+    line.compiler == Compiler::Clang && line.precompiles && line.stage == Stage::Object && !is_told
 }
 
 /// Debug information, coverage and profiles contain the folder. Other outputs with relative paths do not.
 fn tells_folder(line: &Line) -> bool {
-    let is_known = matches!(line.stage, Stage::Object | Stage::Assembly);
+    let is_known = line.stage != Stage::Preprocess;
     let mut words = line.words.iter().flat_map(|word| [&word.option, &word.operand]);
     line.tells || line.is_bound() || !is_known || words.any(|word| is_about_folders(word))
 }
@@ -406,6 +412,10 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
         let main = outputs.iter().filter(|output| output.role == Role::Main);
         main.for_each(|output| text.add(&sharing::tokened(&output.path, Kind::Path, base)));
     }
+    if outputs.iter().all(|output| output.role != Role::Main) {
+        // A dependency file may have this name.
+        text.add(line.output.as_deref().unwrap_or(b""));
+    }
     if base.is_some() {
         text.add(&sharing::tokened(call.folder, Kind::Path, base));
     }
@@ -456,17 +466,34 @@ mod tests {
             ("gcc -c a.o", "input for the linker"),
             ("gcc", "no input file"),
             ("gcc -c", "no input file"),
-            ("gcc -E a.c", "called for preprocessing"),
+            ("gcc -E a.c", "known"),
+            ("gcc -E -c a.c", "called for preprocessing"),
+            ("gcc -E -o- a.c", "known"),
+            ("gcc -dM -E -x c /dev/null", "known"),
             ("gcc -M a.c", "called for dependencies only"),
             ("gcc -c -MM a.c", "called for dependencies only"),
             ("gcc -c a.c b.c", "multiple source files"),
             ("gcc -c -", "reads standard input"),
             ("gcc -c -x c - -o a.o", "reads standard input"),
-            ("gcc -S a.c -o -", "output to standard output"),
+            ("gcc -S a.c -o -", "known"),
+            ("gcc -S -fstack-usage a.c -o -", "output to standard output"),
+            ("gcc -S -c a.c -o -", "output to standard output"),
+            ("gcc -c a.c -o -", "output to standard output"),
             ("gcc -c -MD -MF - a.c", "output to standard output"),
-            ("gcc -c a.c -o /dev/null", "output to a device"),
+            ("gcc -c a.c -o /dev/null", "known"),
+            ("gcc -c -MD a.c -o /dev/null", "output to a device"),
+            ("gcc -c --coverage a.c -o /dev/null", "output to a device"),
+            ("gcc -x c-header a.h -o /dev/null", "output to a device"),
+            ("gcc -S a.c -o /dev/stdout", "known"),
+            ("gcc -S a.c -o /dev/stderr", "output to a device"),
             ("gcc -c a.c -o /dev/stdout", "output to a device"),
             ("gcc -c a.c -o /dev/shm/a.o", "known"),
+            ("gcc -fsyntax-only a.c", "known"),
+            ("gcc -fsyntax-only -c a.h -o a.o", "known"),
+            ("gcc -fsyntax-only -E a.c", "unsupported option -fsyntax-only"),
+            ("gcc -fsyntax-only --coverage a.c", "unsupported option -fsyntax-only"),
+            ("gcc -fsyntax-only a.S", "unsupported option -fsyntax-only"),
+            ("gcc -fsyntax-only a.c b.c", "multiple source files"),
             ("gcc -c a.adb", "unsupported source language a.adb"),
             ("gcc -c -x go a.c", "unsupported source language go"),
             ("gcc -c a.ll", "unsupported source language a.ll"),
@@ -505,7 +532,7 @@ mod tests {
             ("gcc -c --frobnicate a.c", "unsupported option --frobnicate"),
             ("gcc -c -MD h.h", "unsupported option -MD"),
             ("gcc -x c-header a.h", "known"),
-            ("clang -x c-header a.h", "precompiled header that holds times of files"),
+            ("clang -x c-header a.h", "known"),
             ("clang -x c-header a.h -Xclang -fno-pch-timestamp", "known"),
             ("tcc -c a.c", "compiler not known"),
             ("ccache gcc -c a.c", "compiler is another wrapper"),

@@ -81,6 +81,11 @@ impl Language {
     pub fn of_name(name: &[u8]) -> Option<Language> {
         find(NAMES, name)
     }
+
+    /// Whether a compiler can check a source of this language without making a file.
+    pub fn is_checked(self) -> bool {
+        matches!(self, C | Fortran | Header)
+    }
 }
 
 /// Whether this file is for the linker, and not for the compiler.

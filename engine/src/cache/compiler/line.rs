@@ -170,6 +170,11 @@ impl Line {
     }
 }
 
+/// Compilers differ in what they do for this option beside others.
+fn refused_check() -> Reason {
+    Reason::about(UncachedReason::Option, b"-fsyntax-only".to_vec())
+}
+
 impl Reader {
     fn file(&mut self, path: &Bytes) -> Result<(), Reason> {
         if path == b"-" {
@@ -300,6 +305,8 @@ impl Reader {
     /// given.
     fn stage(&self, language: Language) -> Result<Stage, Reason> {
         match self.stages.iter().min() {
+            Some(Stage::Preprocess) if self.stages.contains(&Stage::Check) => Err(refused_check()),
+            Some(Stage::Check) if self.precompiles || !language.is_checked() => Err(refused_check()),
             Some(stage) => Ok(*stage),
             None if language == Language::Header => Ok(Stage::Object),
             None => Err(UncachedReason::Linking.into()),
@@ -353,6 +360,10 @@ impl Reader {
             return Err(unknown());
         }
         let stage = self.stage(language)?;
+        // gcc makes some of the files beside the output, which there is not.
+        if stage == Stage::Check && compiler == Compiler::Gcc && !self.sides.is_empty() {
+            return Err(refused_check());
+        }
         let dependencies = self.dependencies(compiler, stage, language);
         Ok(Line {
             compiler,
@@ -365,7 +376,7 @@ impl Reader {
             named: self.named,
             modules: self.modules,
             bitcode: self.bitcode,
-            precompiles: self.precompiles || language == Language::Header,
+            precompiles: self.precompiles || language == Language::Header && stage != Stage::Check,
             linked_later: self.linked_later,
             binds: self.binds,
             tells: self.tells || self.linked_later,

@@ -27,7 +27,7 @@ pub enum Compiler {
     Clang,
 }
 
-const NAMES: [(&str, Option<Compiler>); 7] = [
+const NAMES: [(&str, Option<Compiler>); 9] = [
     ("gcc", Some(Compiler::Gcc)),
     ("g++", Some(Compiler::Gcc)),
     ("gfortran", Some(Compiler::Gcc)),
@@ -36,6 +36,8 @@ const NAMES: [(&str, Option<Compiler>); 7] = [
     // These can be any compiler.
     ("cc", None),
     ("c++", None),
+    ("c89", None),
+    ("c99", None),
 ];
 /// Programs that may run a compiler.
 const WRAPPERS: [&str; 8] = [
@@ -104,6 +106,8 @@ mod tests {
             "x86_64-linux-gnu-gfortran-12",
             "x86_64-w64-mingw32-g++-posix",
             "x86_64-w64-mingw32-gcc-12-win32",
+            "arm-none-eabi-g++",
+            "c99-gcc",
         ] {
             assert_eq!(of(name, name), Ok(Compiler::Gcc), "{name}");
         }
@@ -129,6 +133,7 @@ mod tests {
     #[test]
     fn a_link_to_a_compiler_is_that_compiler() {
         assert_eq!(of("/usr/bin/cc", "/usr/bin/x86_64-linux-gnu-gcc-12"), Ok(Compiler::Gcc));
+        assert_eq!(of("/usr/bin/c99", "/usr/bin/c99-gcc"), Ok(Compiler::Gcc));
         assert_eq!(of("/usr/bin/c++", "/usr/lib/llvm-14/bin/clang"), Ok(Compiler::Clang));
         assert_eq!(of("/usr/bin/gcc", "/usr/bin/clang"), Ok(Compiler::Clang));
         assert_eq!(of("/usr/bin/gcc", "/opt/vendor/driver"), Ok(Compiler::Gcc));

@@ -23,6 +23,8 @@ pub enum Takes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Preprocess,
+    /// `-fsyntax-only`: only messages come of it.
+    Check,
     Assembly,
     Object,
 }
@@ -212,6 +214,7 @@ const COMMON: &[Group] = &[
     (Nothing, Stage(self::Stage::Object), &["-c", "--compile"]),
     (Nothing, Stage(self::Stage::Assembly), &["-S", "--assemble"]),
     (Nothing, Stage(self::Stage::Preprocess), &["-E", "--preprocess"]),
+    (Nothing, Stage(self::Stage::Check), &["-fsyntax-only"]),
     (
         Nothing,
         Dependencies,
@@ -234,11 +237,7 @@ const COMMON: &[Group] = &[
     (Nothing, Side(self::Side::Stack), &["-fstack-usage"]),
     (Nothing, Side(self::Side::Record), &["-fsave-optimization-record"]),
     (Nothing, NoSide(self::Side::Record), &["-fno-save-optimization-record"]),
-    (
-        Nothing,
-        Refused,
-        &["-fno-test-coverage", "-fno-stack-usage", "-fsyntax-only"],
-    ),
+    (Nothing, Refused, &["-fno-test-coverage", "-fno-stack-usage"]),
     // Counters are named after the object, and so are the profiles that are searched.
     (
         Joined,
@@ -588,6 +587,7 @@ mod tests {
             ("-x", Some(Language)),
             ("-Wall", Some(Plain)),
             ("-Wa,-a", Some(Through(For::Assembler))),
+            ("-fsyntax-only", Some(Stage(self::Stage::Check))),
             ("-flto=auto", Some(Optimizes(true))),
             ("-flto-partition=none", Some(Tells)),
             ("-fno-lto", Some(Optimizes(false))),

@@ -52,10 +52,38 @@ fn with(stem: &[u8], ending: &str) -> Bytes {
     [stem, ending.as_bytes()].concat()
 }
 
+/// Where the main output goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Main {
+    File(Bytes),
+    /// To the standard output.
+    Printed,
+    /// There is none, or it is thrown away.
+    Nothing,
+}
+
+/// What a command prints besides messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prints {
+    Messages,
+    /// Its main output goes to the standard output.
+    Output,
+    /// The same, but the compiler opens the standard output by a name.
+    OutputByName,
+}
+
+const STANDARD_OUTPUT: &[u8] = b"/dev/stdout";
+const NOWHERE: &[u8] = b"/dev/null";
+
 /// All files that the command makes, always in the same order.
 pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
-    let main = main(line)?;
-    let mut outputs = vec![Output::certain(Role::Main, main)];
+    let mut outputs = Vec::new();
+    match main(line)? {
+        Main::File(path) => outputs.push(Output::certain(Role::Main, path)),
+        // Other files are named after the main one. Without a name for it, compilers differ.
+        _ if line.sides.iter().any(|side| beside(line, *side).is_some()) => return Err(unnamed(line)),
+        Main::Printed | Main::Nothing => {}
+    }
     outputs.extend(dependencies(line)?);
     let mut sides = line.sides.clone();
     sides.sort();
@@ -67,6 +95,23 @@ pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
     }));
     outputs.iter().try_for_each(|output| writable(&output.path))?;
     Ok(outputs)
+}
+
+pub fn prints(line: &Line) -> Prints {
+    match main(line) {
+        Ok(Main::Printed) if line.output.as_deref() == Some(STANDARD_OUTPUT) => Prints::OutputByName,
+        Ok(Main::Printed) => Prints::Output,
+        _ => Prints::Messages,
+    }
+}
+
+/// Why a command is not known whose main output is no file.
+pub fn unnamed(line: &Line) -> Reason {
+    match line.output.as_deref() {
+        None => UncachedReason::Preprocessing.into(),
+        Some(b"-") => UncachedReason::StandardOutput.into(),
+        Some(_) => UncachedReason::Device.into(),
+    }
 }
 
 /// The word after the last `-o`. `None` if there is none, or if it is not understood.
@@ -94,21 +139,28 @@ fn writable(path: &[u8]) -> Result<(), Reason> {
     }
 }
 
-fn main(line: &Line) -> Result<Bytes, Reason> {
-    if let Some(told) = &line.output {
-        return Ok(told.clone());
+fn main(line: &Line) -> Result<Main, Reason> {
+    // Assemblers, and what writes precompiled headers, go back in their output.
+    let is_text = matches!(line.stage, Stage::Preprocess | Stage::Assembly);
+    match line.output.as_deref() {
+        _ if line.stage == Stage::Check => return Ok(Main::Nothing),
+        Some(b"-" | STANDARD_OUTPUT) if is_text => return Ok(Main::Printed),
+        Some(NOWHERE) if is_text || !line.precompiles => return Ok(Main::Nothing),
+        Some(told) => return writable(told).map(|()| Main::File(told.to_vec())),
+        None => {}
     }
     if line.precompiles && line.stage == Stage::Object && line.language == Language::Header {
-        return Ok(with(&line.source, ".gch"));
+        return Ok(Main::File(with(&line.source, ".gch")));
     }
     let stem = stem(own_name(&line.source), false);
-    match (line.stage, line.bitcode) {
-        (Stage::Preprocess, _) => Err(UncachedReason::Preprocessing.into()),
-        (Stage::Assembly, false) => Ok(with(stem, ".s")),
-        (Stage::Assembly, true) => Ok(with(stem, ".ll")),
-        (Stage::Object, false) => Ok(with(stem, ".o")),
-        (Stage::Object, true) => Ok(with(stem, ".bc")),
-    }
+    Ok(match (line.stage, line.bitcode) {
+        (Stage::Preprocess, _) => Main::Printed,
+        (Stage::Check, _) => Main::Nothing,
+        (Stage::Assembly, false) => Main::File(with(stem, ".s")),
+        (Stage::Assembly, true) => Main::File(with(stem, ".ll")),
+        (Stage::Object, false) => Main::File(with(stem, ".o")),
+        (Stage::Object, true) => Main::File(with(stem, ".bc")),
+    })
 }
 
 fn dependencies(line: &Line) -> Result<Option<Output>, Reason> {
@@ -156,7 +208,7 @@ fn path_beside(line: &Line, side: Side) -> Bytes {
 }
 
 fn beside(line: &Line, side: Side) -> Option<Output> {
-    let compiles = line.stage != Stage::Preprocess && !line.precompiles;
+    let compiles = !matches!(line.stage, Stage::Preprocess | Stage::Check) && !line.precompiles;
     let assembles = matches!(line.language, Language::Assembler | Language::PlainAssembler);
     let gcc = line.compiler == Compiler::Gcc;
     let makes = match side {

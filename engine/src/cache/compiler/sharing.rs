@@ -7,6 +7,7 @@
 use super::language::Language;
 use super::line::{Kind, Line, Word};
 use super::options::{Map, Stage};
+use super::outputs::{self, Prints};
 use crate::observe::access::Bytes;
 
 /// Stands for the base in a key. No argument contains a zero byte.
@@ -97,8 +98,10 @@ pub fn map(line: &Line, folder: &[u8], roots: &[Bytes], tells_folder: bool) -> O
 
 /// The base that this command, run in `folder`, shares with others like it.
 pub fn base<'a>(line: &Line, folder: &[u8], bases: &'a [Bytes]) -> Option<&'a [u8]> {
-    // Not all drivers have mapped the paths that assemblers write.
-    if line.language != Language::C || line.tells || line.is_bound() {
+    // Not all drivers have mapped the paths that assemblers write. Names are replaced in messages, but not in printed
+    // output.
+    let is_printed = outputs::prints(line) != Prints::Messages;
+    if line.language != Language::C || line.tells || line.is_bound() || is_printed {
         return None;
     }
     bases

@@ -42,6 +42,8 @@ pub struct Policy {
     pub processor: bool,
     /// It asks for the number of a process.
     pub number: bool,
+    /// Its compiler opens the standard output by a name.
+    pub prints: bool,
 }
 
 /// For which accesses of a known compiler, or of another command, sizes and times count.
@@ -64,6 +66,7 @@ impl Default for Policy {
             statuses: Statuses::ByProgram,
             processor: false,
             number: false,
+            prints: false,
         }
     }
 }

@@ -51,8 +51,10 @@ impl Analysis<'_, '_, '_> {
                 facts.push(fact);
             }
         }
-        if self.statuses_count(&observations) || self.compares_times(&observations) {
-            self.add_statuses(&mut facts)?;
+        if self.compares_times(&observations) {
+            self.add_statuses(&mut facts, None)?;
+        } else if self.statuses_count(&observations) {
+            self.add_statuses(&mut facts, self.only_header(&observations).as_ref())?;
         }
         let twins = if self.some_compile { files } else { BTreeMap::new() };
         for paths in twins.values() {
@@ -288,6 +290,19 @@ impl Analysis<'_, '_, '_> {
         }
     }
 
+    /// The precompiled header of clang that was read, if no other one was. A precompiled header holds the times of its own
+    /// parts. Its own time is held by others only, which were made with it.
+    fn only_header(&self, observations: &[Observation]) -> Option<Path> {
+        let prepared = |observation: &&Observation| {
+            observation.how == How::Read && is_prepared(&self.view.place.absolute(&observation.path))
+        };
+        let mut all = observations.iter().filter(prepared);
+        let (only, other) = (all.next()?, all.next());
+        let is_of_clang = magic(&self.view.place.absolute(&only.path)) == Some(*b"CPCH");
+        let is_alone = other.is_none() && self.knowledge.policy.statuses == Statuses::WithPrecompiled;
+        (is_of_clang && is_alone).then(|| only.path.clone())
+    }
+
     /// Whether what a shell reads, or was given, may print the number of its process.
     fn tells_number(&self, observations: &[Observation]) -> bool {
         let mut read = observations
@@ -350,13 +365,14 @@ impl Analysis<'_, '_, '_> {
         read.any(|observation| self.view.compares_times(&observation.path))
     }
 
-    /// The times of all files that a compiler has read or looked at.
-    fn add_statuses(&mut self, facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
+    /// The times of all files that a compiler has read or looked at, except for this one.
+    fn add_statuses(&mut self, facts: &mut Vec<Fact>, except: Option<&Path>) -> Result<(), Obstacle> {
         let is_file = |fact: &&Fact| match fact {
             Fact::There { kind, .. } => kind.is_plain(),
             fact => matches!(fact, Fact::File { .. }),
         };
-        let paths: Vec<Path> = facts.iter().filter(is_file).filter_map(Fact::path).cloned().collect();
+        let paths = facts.iter().filter(is_file).filter_map(Fact::path);
+        let paths: Vec<Path> = paths.filter(|path| Some(*path) != except).cloned().collect();
         for path in paths {
             let lost = Obstacle::Inconsistent(self.show(&path));
             facts.push(Fact::status(path, true, self.view).map_err(|_| lost)?);
@@ -408,10 +424,15 @@ pub fn asks_number(text: &[u8]) -> bool {
 
 /// A precompiled header of clang or gcc, or an object that may contain one.
 fn is_prepared(path: &[u8]) -> bool {
+    magic(path).is_some_and(|magic| [b"CPCH", b"gpch", b"\x7fELF"].contains(&&magic))
+}
+
+/// The first bytes of a file, which tell its format.
+fn magic(path: &[u8]) -> Option<[u8; 4]> {
     use std::io::Read;
     let mut magic = [0; 4];
-    let read = std::fs::File::open(std::ffi::OsStr::from_bytes(path)).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && [b"CPCH", b"gpch", b"\x7fELF"].contains(&&magic)
+    let mut file = std::fs::File::open(std::ffi::OsStr::from_bytes(path)).ok()?;
+    file.read_exact(&mut magic).ok().map(|()| magic)
 }
 
 fn names(path: &[u8], base: &[u8]) -> bool {

@@ -1,0 +1,222 @@
+"""Precompiled headers and their users are never stale (the cases of ccache's issue 1686)."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from typing import List
+
+import pytest
+from cache_support import PATIENCE, Lab, Trace, each
+
+USES = {"include": '#include "p.h"\nint f = P + DEEP;\n', "option": "int f = P + DEEP;\n"}
+OPTION = {"include": [], "option": ["-include", "p.h"]}
+
+
+def precompiled(cc: str) -> str:
+	return "p.h.gch" if cc == "gcc" else "p.h.pch"
+
+
+class Project:
+	"""A source that uses a precompiled header, which each build makes first, as makefiles do."""
+
+	def __init__(self, lab: Lab, cc: str, use: str) -> None:
+		self.lab, self.cc = lab, cc
+		self.name = precompiled(cc)
+		self.options: List[str] = []
+		self.source: List[str] = ["-c", "x.c", "-o", "x.o", *OPTION[use]]
+		lab.write("deep.h", "#define DEEP 10\n")
+		lab.write("p.h", '#include "deep.h"\n#define P 1\n')
+		lab.write("x.c", USES[use])
+
+	def run(self, cached: bool, *words: str) -> Trace:
+		"""Run a compiler and keep what it makes."""
+		done = subprocess.run(
+			[self.lab.wafcc, self.cc, *words] if cached else [self.cc, *words],
+			cwd=self.lab.folder,
+			env=self.lab.environ,
+			stdin=subprocess.DEVNULL,
+			capture_output=True,
+			timeout=PATIENCE,
+			check=False,
+		)
+		return Trace(done.returncode, done.stdout, done.stderr, {}, {})
+
+	def make_header(self, cached: bool) -> Trace:
+		return self.run(cached, *self.options, "-x", "c-header", "p.h", "-o", self.name)
+
+	def compile(self, cached: bool) -> Trace:
+		path = self.lab.folder / "x.o"
+		if path.exists():
+			path.unlink()
+		found = self.run(cached, *self.options, *self.source)
+		return found._replace(files={"x.o": path.read_bytes()} if path.exists() else {})
+
+	def same(self) -> str:
+		"""The header as it is now: a compile through wafcc is like a plain one. Returns the verdict."""
+		found = self.compile(True)
+		said = self.lab.explain(self.lab.folder / "x.o")
+		assert found == self.compile(False), said
+		return said
+
+	def until_hit(self) -> None:
+		deadline = time.monotonic() + PATIENCE
+		while not self.same().startswith("hit"):
+			assert time.monotonic() < deadline, "it is never a hit"
+
+	def until_header_hit(self) -> None:
+		"""Make the header through wafcc until that is a hit, and compare it with a plain one."""
+		deadline = time.monotonic() + PATIENCE
+		path = self.lab.folder / self.name
+		said = ""
+		while not said.startswith("hit"):
+			assert time.monotonic() < deadline, f"it is never a hit: {said}"
+			if path.exists():
+				path.unlink()
+			found = self.make_header(True)
+			content = path.read_bytes() if path.exists() else b""
+			said = self.lab.explain(path)
+			path.unlink()
+			assert found == self.make_header(False), said
+			if self.cc != "gcc":  # gcc's own headers differ from run to run
+				assert content == path.read_bytes(), said
+			path.write_bytes(content)
+
+
+@pytest.fixture(params=["include", "option"])
+def use(request: pytest.FixtureRequest) -> str:
+	return str(request.param)
+
+
+@each
+def test_stale_results(cc: str, use: str, lab: Lab) -> None:
+	"""Whatever happens to a precompiled header and its parts, a compile is as without the cache."""
+	if use == "include" and cc != "gcc":
+		pytest.skip("clang uses precompiled headers by an option only")
+	project = Project(lab, cc, use)
+	pch = lab.folder / project.name
+
+	project.until_hit()  # without a precompiled header
+	project.make_header(True)
+	project.until_hit()
+	lab.write("p.h", '#include "deep.h"\n#define P 2\n')  # edited, and not made anew
+	project.same()
+	project.same()
+	project.make_header(True)
+	project.until_hit()
+	lab.write("deep.h", "#define DEEP 20\n")  # a part of it is edited
+	project.same()
+	project.make_header(True)
+	project.until_hit()
+	project.make_header(True)  # made anew, with the same content
+	project.same()
+	project.make_header(False)
+	project.same()
+	os.utime(pch, (10**9, 10**9))
+	project.same()
+	os.utime(lab.folder / "deep.h", (10**9, 10**9))  # a part of it is touched
+	project.same()
+	project.make_header(True)
+	project.until_hit()
+	pch.unlink()  # removed
+	project.until_hit()
+	project.options = ["-O2", "-DOTHER=1"]  # other options than those of its users
+	project.make_header(True)
+	project.options = []
+	project.same()
+	project.same()
+	pch.write_bytes(b"nothing")  # damaged
+	project.same()
+	project.same()
+
+
+@each
+def test_a_header_is_served(cc: str, lab: Lab) -> None:
+	"""A precompiled header of unchanged parts is a hit, also clang's, which holds times; its users are hits, too."""
+	project = Project(lab, cc, "option")
+	project.until_header_hit()
+	project.until_hit()
+	(lab.folder / project.name).unlink()
+	project.make_header(True)
+	assert lab.explain(lab.folder / project.name).startswith("hit")
+	assert project.same().startswith("hit")
+
+
+def test_a_header_of_clang_whose_parts_are_touched(lab: Lab) -> None:
+	"""clang's precompiled header holds the times of its parts, so it is made anew for others."""
+	if not shutil.which("clang"):
+		pytest.skip("needs clang")
+	project = Project(lab, "clang", "option")
+	project.until_header_hit()
+	for moment in (10**9, 10**9 + 5):
+		os.utime(lab.folder / "deep.h", (moment, moment))
+		(lab.folder / project.name).unlink()
+		project.make_header(True)
+		assert lab.explain(lab.folder / project.name).startswith("miss")
+		project.same()
+		project.until_header_hit()
+
+
+def test_preprocessing_with_a_precompiled_header(lab: Lab) -> None:
+	"""``-fpch-preprocess`` names the precompiled header in gcc's output, as long as there is one."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	project = Project(lab, "gcc", "include")
+
+	def preprocessed(cached: bool) -> bytes:
+		return project.run(cached, "-E", "-fpch-preprocess", "x.c").stdout
+
+	for _ in range(3):
+		assert preprocessed(True) == preprocessed(False)
+	project.make_header(True)
+	assert b"GCC pch_preprocess" in preprocessed(False)
+	for _ in range(3):
+		assert preprocessed(True) == preprocessed(False)
+	(lab.folder / project.name).unlink()
+	for _ in range(2):
+		assert preprocessed(True) == preprocessed(False)
+
+
+@each
+def test_a_plain_build_afterwards(cc: str, lab: Lab) -> None:
+	"""Make rebuilds nothing without wafcc after a build with it, also if that build took everything from the cache."""
+	if not shutil.which("make"):
+		pytest.skip("needs make")
+	name = precompiled(cc)
+	Project(lab, cc, "option")
+	lab.write(
+		"Makefile",
+		f"all: x.o\n{name}: p.h deep.h\n\t$(CC) -x c-header p.h -o $@\n"
+		f"x.o: x.c {name}\n\t$(CC) -include p.h -c x.c -o $@\n",
+	)
+
+	def make(compiler: str) -> bytes:
+		return subprocess.run(
+			["make", f"CC={compiler}"],
+			cwd=lab.folder,
+			env=lab.environ,
+			stdout=subprocess.PIPE,
+			timeout=PATIENCE,
+			check=True,
+		).stdout
+
+	deadline = time.monotonic() + PATIENCE
+	hits = 0
+	while hits < 2:
+		assert time.monotonic() < deadline, "it is never taken from the cache"
+		before = count(lab)
+		for made in (name, "x.o"):
+			path = lab.folder / made
+			if path.exists():
+				path.unlink()
+		make(f"{lab.wafcc} {cc}")
+		hits = count(lab) - before
+	assert cc.encode() not in make(cc)
+
+
+def count(lab: Lab) -> int:
+	done = subprocess.run(
+		[lab.wafcc, "--show-stats", "--json"], env=lab.environ, stdout=subprocess.PIPE, timeout=PATIENCE, check=True
+	)
+	return int(json.loads(done.stdout)["hits"])
