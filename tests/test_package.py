@@ -1,0 +1,208 @@
+"""The files of a release: the wheel, the source distribution, Debian's packages."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from typing import Callable, Dict, List
+
+import pytest
+from clone_support import copy_tree, run, share_crates
+from conftest import ROOT
+
+import waflib_extras
+
+# each file is made once, and the first test that needs it waits until crates are copied and the engine is compiled
+pytestmark = pytest.mark.timeout(600)
+
+VERSION = waflib_extras.__version__
+PROJECT = """\
+def options(opt):
+	opt.load('compiler_c prefork wafcc')
+
+def configure(conf):
+	conf.load('compiler_c')
+
+def build(bld):
+	bld.program(source='main.c', target='app')
+"""
+FILES = {"wscript": PROJECT, "main.c": "int main(void) { return 0; }\n"}
+
+
+@pytest.fixture(scope="session")
+def make(clone: pathlib.Path, environ: Dict[str, str]) -> Callable[[str], pathlib.Path]:
+	"""A function that makes a file of a release with ./waf in the clone."""
+
+	def make(what: str) -> pathlib.Path:
+		share_crates(pathlib.Path(environ["CARGO_TARGET_DIR"]) / "wheel")
+		done = run([sys.executable, str(clone / "waf"), what], environ, clone)
+		(line,) = re.findall(r"^(build/\S+), [\d.]+ MB\. To install it: pip install \1$", done.stdout, re.M)
+		return clone / line
+
+	return make
+
+
+@pytest.fixture(scope="session")
+def sdist(make: Callable[[str], pathlib.Path]) -> pathlib.Path:
+	return make("sdist")
+
+
+@pytest.fixture(scope="session")
+def wheel(make: Callable[[str], pathlib.Path]) -> pathlib.Path:
+	return make("wheel")
+
+
+@pytest.fixture(scope="session")
+def python(sdist: pathlib.Path) -> str:
+	"""The python of the environment in which the files are made."""
+	(found,) = sdist.parents[2].glob("build/release-*/bin/python")
+	return str(found)
+
+
+def find(program: str, package: str) -> str:
+	path = shutil.which(program)
+	if not path:
+		pytest.skip("there is no %s: apt-get install %s" % (program, package))
+	return path
+
+
+def test_one_version() -> None:
+	"""Python, the engine, the newest heading of the changelog and Debian's package have the same version."""
+
+	def read(path: str, pattern: str) -> str:
+		return re.search(pattern, (ROOT / path).read_text(encoding="utf-8"), re.M).group(1)
+
+	assert read("engine/Cargo.toml", r'^version = "(.*)"') == VERSION
+	assert read("CHANGELOG.md", r"^## \[?([\d.]+)") == VERSION
+	assert read("debian/changelog", r"^waflib-extras \((.*?)\)") == VERSION
+
+
+class TestSdist:
+	def test_content(self, sdist):
+		"""The source distribution has all that the engine is built from, every crate, and nothing that was built."""
+		with tarfile.open(sdist) as archive:
+			names = {x.partition("/")[2] for x in archive.getnames()}
+		sources = {str(x.relative_to(ROOT)) for x in (ROOT / "engine" / "src").rglob("*.rs")}
+		named = {"engine/Cargo.toml", "engine/Cargo.lock", "pyproject.toml", "LICENSE", "waf", "debian/rules"}
+		assert {*sources, *named, ".cargo/config.toml"} <= names
+		assert not [x for x in names if x.startswith(("engine/target", "build/"))]
+		lock = (ROOT / "engine" / "Cargo.lock").read_text(encoding="utf-8")
+		crates = re.findall(r'^name = "(.*)"\nversion = "(.*)"\nsource = ', lock, re.M)
+		assert {f"engine/vendor/{name}-{version}/Cargo.toml" for name, version in crates} <= names
+
+	def test_no_network(self, sdist, python, environ, tmp_path):
+		"""Where there is no network and nothing that cargo has fetched before, it becomes a wheel with the engine."""
+		alone = {**environ, "CARGO_HOME": str(tmp_path / "cargo"), "CARGO_TARGET_DIR": str(tmp_path / "target")}
+		alone["CARGO_PROFILE_RELEASE_OPT_LEVEL"] = "0"  # all crates are compiled once more
+		pip = [python, "-m", "pip", "wheel", "-q", "--no-index", "--no-deps", "--no-build-isolation"]
+		user = ["--map-root-user"] if os.geteuid() else []
+		run(["unshare", "--net", *user, *pip, "-w", str(tmp_path), str(sdist)], alone, tmp_path)
+		(wheel,) = tmp_path.glob("*.whl")
+		assert re.fullmatch(rf"waflib_extras-{re.escape(VERSION)}-py3-none-linux_\w+\.whl", wheel.name)
+		with zipfile.ZipFile(wheel) as archive:
+			assert f"waflib_extras-{VERSION}.data/scripts/wafd" in archive.namelist()
+
+	def test_without_cargo(self, python, environ, tmp_path):
+		"""Without cargo the package has the Python tools only, is for any platform, and says so."""
+		(tmp_path / "bin").mkdir()
+		poor = {**environ, "PATH": str(tmp_path / "bin")}
+		tree = copy_tree(tmp_path / "tree")
+		done = run([python, "setup.py", "-q", "bdist_wheel", "-d", str(tmp_path)], poor, tree)
+		assert "waflib-extras: the engine is left out: cargo is missing" in done.stderr
+		(wheel,) = tmp_path.glob("*.whl")
+		assert wheel.name.endswith("-py3-none-any.whl")
+		with zipfile.ZipFile(wheel) as archive:
+			assert not [x for x in archive.namelist() if "/scripts/" in x]
+			assert "waflib_extras/launcher/__init__.py" in archive.namelist()
+
+
+class TestWheel:
+	def test_content(self, wheel):
+		"""There is one wheel per machine, for every Python 3, with our modules, both programs and their documents."""
+		assert re.fullmatch(rf"waflib_extras-{re.escape(VERSION)}-py3-none-manylinux_2_28_\w+\.whl", wheel.name)
+		with zipfile.ZipFile(wheel) as archive:
+			names = {x for x in archive.namelist() if ".dist-info/" not in x}
+			metadata = archive.read(f"waflib_extras-{VERSION}.dist-info/METADATA").decode()
+		modules = {str(x.relative_to(ROOT)) for x in (ROOT / "waflib_extras").rglob("*.py")}
+		scripts = {f"waflib_extras-{VERSION}.data/scripts/{x}" for x in ("wafd", "wafcc")}
+		pages = {f"data/share/man/man{x.suffix[1:]}/{x.name}" for x in (ROOT / "docs" / "man").iterdir()}
+		for shell, place in (
+			("bash", "bash-completion/completions"),
+			("zsh", "zsh/site-functions"),
+			("fish", "fish/vendor_completions.d"),
+		):
+			pages |= {f"data/share/{place}/{x.name}" for x in (ROOT / "engine" / "completions" / shell).iterdir()}
+		shared = {f"waflib_extras-{VERSION}.data/{x}" for x in pages}
+		assert {x for x in names if not x.endswith("/")} == modules | scripts | shared
+		assert re.search(r"^Requires-Python: >=3\.8$", metadata, re.M)
+		assert re.search(r"^Requires-Dist: waflib ?>=2\.0$", metadata, re.M)
+
+	def test_libraries(self, wheel, tmp_path):
+		"""Only wafd takes libraries from the system, of glibc alone and none newer than 2.28."""
+		with zipfile.ZipFile(wheel) as archive:
+			for name in ("wafd", "wafcc"):
+				(tmp_path / name).write_bytes(archive.read(f"waflib_extras-{VERSION}.data/scripts/{name}"))
+		read = [find("readelf", "binutils"), "--dynamic", "--version-info", "--wide"]
+		wafd = run([*read, "wafd"], dict(os.environ), tmp_path).stdout
+		needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", wafd))
+		glibc = r"(lib(c|m|dl|rt|util|pthread)|ld-linux-[\w-]+)\.so\.\d"
+		assert [x for x in needed if not re.fullmatch(glibc, x)] == []
+		versions = {tuple(map(int, x.split("."))) for x in re.findall(r"Name: GLIBC_([\d.]+)", wafd)}
+		assert (2, 2, 5) <= max(versions) <= (2, 28)
+		assert "There is no dynamic section" in run([*read, "wafcc"], dict(os.environ), tmp_path).stdout
+
+	def test_install(self, wheel, python, environ, tmp_path, project, runtime):
+		"""Installed where there is no cargo, it gives its commands, and a build by its engine has hits."""
+		(tmp_path / "venv").mkdir()
+		run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], environ, tmp_path)
+		commands = tmp_path / "venv" / "bin"
+		plain = {**environ, "PATH": "%s:/usr/bin:/bin" % commands, "WAFD_RUNTIME_DIR": str(runtime)}
+		plain["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+		pip = [python, "-m", "pip", "--python", str(commands / "python"), "install", "-q"]
+		run([*pip, str(wheel)], plain, tmp_path)
+		assert run(["waf", "--version"], plain, tmp_path).stdout.startswith("waf 2.")
+		for command in ("wafd", "wafcc", "wafx", "waf-extras"):
+			assert VERSION in run([command, "--version"], plain, tmp_path).stdout
+		folder = project(FILES)
+		del plain["WAF_PREFORK_SUMMARY"]
+		plain.pop("WAFD", None)
+		run(["waf", "configure", "build"], plain, folder)
+		assert "1 hit" in run(["waf", "clean", "build"], plain, folder).stderr
+
+
+class TestDebian:
+	@pytest.fixture(scope="class")
+	def packages(self, environ, tmp_path_factory) -> List[pathlib.Path]:
+		"""Debian's packages, made with the cargo in PATH."""
+		find("dh", "debhelper")
+		find("dh_python3", "dh-python")
+		tree = copy_tree(tmp_path_factory.mktemp("debian") / "tree")
+		run(["dpkg-buildpackage", "-b", "-us", "-uc", "-d"], environ, tree)
+		return sorted(x for x in tree.parent.glob("*.deb") if "-dbgsym" not in x.name)
+
+	def test_policy(self, packages):
+		"""lintian finds no mistake in them."""
+		(changes,) = packages[0].parent.glob("*.changes")
+		command = [find("lintian", "lintian"), "--allow-root", "--fail-on", "error", str(changes)]
+		run(command, dict(os.environ), changes.parent)
+
+	def test_compilers(self, packages, tmp_path, runtime):
+		"""With the folder of links first in PATH, a compile is a hit the second time."""
+		for package in packages:
+			subprocess.run(["dpkg", "-x", str(package), str(tmp_path / "root")], check=True)
+		usr = tmp_path / "root" / "usr"
+		environ = {**os.environ, "PATH": "%s/lib/wafcc:%s" % (usr, os.environ["PATH"])}
+		environ.update(WAFD_RUNTIME_DIR=str(runtime), XDG_CACHE_HOME=str(tmp_path / "cache"))
+		environ.pop("WAFD", None)
+		(tmp_path / "a.c").write_text("int a;\n")
+		for verdict in ("miss", "hit"):
+			run(["gcc", "-c", "a.c"], environ, tmp_path)
+			told = run([str(usr / "bin" / "wafcc"), "--explain", "a.o"], environ, tmp_path).stdout
+			assert f"a.o: {verdict}: " in told
+		environ["PYTHONPATH"] = str(usr / "lib" / "python3" / "dist-packages")
+		wafx = [sys.executable, str(usr / "bin" / "waf-extras"), "--version"]
+		assert VERSION in run(wafx, environ, tmp_path).stdout
