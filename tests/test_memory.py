@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 import types
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
@@ -122,7 +123,7 @@ def eaters(
 
 
 def test_commands_together_stay_within_the_size(eaters: Eaters) -> None:
-	"""Known commands run side by side, but never more of them than fit, and the last line tells of those that waited."""
+	"""Known commands run side by side, but never more than fit, and the last line tells of those that waited."""
 	eaters.build("configure", "build", "-j8", "--memory=200M")
 	run = eaters.build("clean", "build", "-j8", "--memory=200M")
 	assert 100 < run.most <= 200
@@ -188,7 +189,7 @@ def test_commands_through_the_wrapper_wait_too(eaters: Eaters, engine: str) -> N
 
 
 def find_memory_group() -> Optional[pathlib.Path]:
-	"""The folder of this process's control group that counts memory, if it is where such folders are usually mounted."""
+	"""The folder of this process's control group that counts memory, where such folders usually are."""
 	for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
 		_, controllers, path = line.split(":", 2)
 		if "memory" in controllers.split(","):
@@ -238,6 +239,10 @@ def group(engine: str, runtime: pathlib.Path) -> Iterator[Group]:
 		pytest.skip("no control group can be made here: %s" % e)
 	yield made
 	subprocess.run([engine, "stop", "--now"], capture_output=True, check=False)
+	# the last process of the engine, its guardian, may need a moment
+	deadline = time.monotonic() + 30
+	while (folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
+		time.sleep(0.02)
 	folder.rmdir()
 
 
@@ -252,7 +257,7 @@ def confined(eaters: Eaters, group: Group, tmp_path: pathlib.Path) -> Eaters:
 
 
 def test_a_build_in_a_control_group_has_no_kill(confined: Eaters, group: Group) -> None:
-	"""Neither the first build nor the next one gets above the group's limit. Without memory, the same build is killed."""
+	"""Neither the first build nor the next gets above the group's limit. Without memory, the same build is killed."""
 	for commands in (("configure", "build"), ("clean", "build")):
 		run = confined.build(*commands, "-j8", "--memory=auto")
 		assert run.most < 200
@@ -299,7 +304,7 @@ def test_sizes_are_those_of_the_settings(text: Optional[str], size: Optional[int
 @pytest.mark.parametrize("text", ["", "0", "-1G", "much", "4Q", "1e9", "99999999T"])
 def test_a_wrong_size_is_refused(text: str) -> None:
 	"""The line names the option and what it takes."""
-	with pytest.raises(Errors.WafError, match="--memory=.*: give auto, off, or a size such as 4G"):
+	with pytest.raises(Errors.WafError, match=r"--memory=.*: give auto, off, or a size such as 4G"):
 		politeness.parse_memory(text)
 
 

@@ -87,6 +87,8 @@ impl<G: Fn() -> HashMap<i32, CommandKey>> Meter for Reading<'_, G> {
             return None;
         }
         let begun = Instant::now();
+        // What commands have taken since the earlier readings would count as used, and as available still.
+        self.meter.available.clear();
         let groups = (self.groups)();
         let numbers: HashSet<i32> = groups.keys().copied().collect();
         let used = processes::resident(&numbers);
