@@ -53,7 +53,7 @@ ENCODERS = {
 	"execute": execute,
 	"cancel": lambda f: protocol.encode_cancel(f["id"]),
 	"status": lambda f: protocol.encode_status(),
-	"policy": lambda f: protocol.encode_policy(f["flags"], f["load"]),
+	"policy": lambda f: protocol.encode_policy(f["flags"], f["load"], f.get("memory")),
 	"caching": lambda f: protocol.encode_caching(
 		f["flags"],
 		f["columns"],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
 CLIENT, TASKS, NEIGHBOR, SPAWN, HIT = "client", "tasks", "neighbor", "spawn", "hit"
 SERVE, FAR, BATCH, LARGE, UNITY = "serve", "far", "batch", "large", "unity"
-PRICE, STORE, DISK = "price", "store", "disk"
+PRICE, STORE, DISK, MEMORY = "price", "store", "disk", "memory"
 COMPILING = frozenset((BUILD, REBUILD, HIT))  # in these, a cache for compilers makes a difference
 
 

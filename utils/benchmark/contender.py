@@ -22,6 +22,7 @@ from .hit import MANY, Nothing, Single, Socket
 from .hosts import missing_hosts
 from .interpreter import ROOT
 from .machine import cores
+from .memory import MEMORIES
 from .meter import Command
 from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
@@ -432,6 +433,7 @@ BUILDERS: Dict[str, Builder] = {
 	**SPAWNERS,
 	**STORES,
 	**FILE_SYSTEMS,
+	**MEMORIES,
 }
 
 OWN_CACHES: Dict[str, Type[CompilerCache]] = {

@@ -285,6 +285,12 @@ def take_parts(run: Run) -> None:
 	run.results += [(part, {"value": value}) for part, value in run.lane.contender.builder.take(run)]
 
 
+def take_memory(run: Run) -> None:
+	"""Build commands that take much memory, from nothing and once more."""
+	run.new_folder()
+	run.results += run.lane.contender.builder.take(run)
+
+
 def check_one_object(run: Run) -> None:
 	"""Fail unless all compiles of a source gave the same object as the first contender's."""
 	digests = {}

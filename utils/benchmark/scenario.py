@@ -22,6 +22,7 @@ ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemo
 SERVED: Measures = [("rate", "/s"), ("p50", "µs"), ("p99", "µs"), ("client", "µs"), ("server", "µs")]
 CROWD: Measures = [("p99", "µs"), ("p50", "µs"), ("rate", "/s"), ("each", "KiB")]
 VALUES: Measures = [("value", "")]
+EATEN: Measures = [("wall", "s"), ("kills", "")]
 MANY: Measures = [*TIMES, ("growth", "times")]
 PRICES: Measures = [("wall", "s"), ("warm", "s"), ("back", "%"), ("hits", "%"), ("processor", "s")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
@@ -264,6 +265,15 @@ SCENARIOS = {
 			counts="files",
 			is_across=True,
 		),
+		Scenario(
+			"memory",
+			"commands of 50 to 800 MiB within a control group's limit of 1600 MiB",
+			(do.take_memory,),
+			needs=builder.MEMORY,
+			project=workshop.VALUES,
+			measures=EATEN,
+			note="kills are processes that the kernel ended for lack of memory: a build with kills is not finished",
+		),
 		*(
 			Scenario(
 				name,
@@ -298,6 +308,7 @@ COMMANDS = {
 	"crowd": 20000,
 	"stores": 100000,
 	"filesystems": 350000,
+	"memory": 200,
 }
 """The defaults of ``--commands``; in ``curve`` for each slot."""
 PARENTS = (10, 100, 1000)  # MiB that the process holds that starts programs

@@ -9,7 +9,7 @@ import array
 import os
 import struct
 import sys
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 VERSIONS = (1, 1)  # the lowest and the highest version of the protocol that we speak
 GREETING_CAP = 4096
@@ -27,6 +27,7 @@ NO_BRAKE = 1
 TOKENS = 2
 SERVE_PIPE = 4
 SERVE_FIFO = 8
+MEMORY = 16
 
 # execute.flags
 NEW_SESSION = 1
@@ -300,9 +301,15 @@ def encode_status() -> bytes:
 	return _frame(5, b"", FRAME_CAP)
 
 
-def encode_policy(flags: int, load: int) -> bytes:
-	"""How a build shares the machine with others. ``load`` is in hundredths, and 0 is no limit."""
-	return _frame(8, _POLICY.pack(flags, load), FRAME_CAP)
+def encode_policy(flags: int, load: int, memory: Optional[int] = None) -> bytes:
+	"""
+	How a build shares the machine with others. ``load`` is in hundredths, and 0 is no limit.
+
+	``memory`` is the size in bytes into which commands must fit, or 0 for what is available; None is no limit.
+	"""
+	if memory is None:
+		return _frame(8, _POLICY.pack(flags, load), FRAME_CAP)
+	return _frame(8, _POLICY.pack(flags | MEMORY, load) + _U64.pack(memory), FRAME_CAP)
 
 
 def encode_caching(

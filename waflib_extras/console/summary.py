@@ -52,6 +52,30 @@ def read_parking(status: Dict[str, Any]) -> Optional[Parking]:
 	return Parking(sum(totals.get(name, 0) for name in ENDED), parking.get("commands", 0), gained)
 
 
+class Waits(NamedTuple):
+	"""How a build's commands have waited for memory."""
+
+	commands: int
+	seconds: float
+	killed: int
+	"""Commands that ended because memory had run out."""
+
+
+def ask_waits(session: Session) -> Optional[Waits]:
+	"""The waits of this session's commands; None if its engine does not tell."""
+	import json
+
+	# as for the savings: no other engine is started for the question
+	report = None if session.dead or not session.idle else ask_status(session)
+	try:
+		status = json.loads(report.decode("utf-8", "replace")) if report else {}
+	except ValueError:
+		return None
+	ours = [one for one in status.get("sessions") or () if session.id.hex().startswith(one.get("id") or "-")]
+	waits = ours[0].get("memory_waits") if ours else None
+	return Waits(waits["waited"], waits["waited_s"], waits["killed"]) if waits else None
+
+
 def ask_status(session: Session) -> Optional[bytes]:
 	"""The report of this session's engine; None if it does not answer."""
 	try:
@@ -127,6 +151,19 @@ def describe(counts: Counts, parked: Optional[Parking]) -> str:
 	if own:
 		parts.append("%d Waf's own way" % own)
 	return "prefork: %s: %s" % (count(commands + own, "command"), ", ".join(parts))
+
+
+def describe_waits(waits: Optional[Waits]) -> str:
+	"""What there is to tell about memory; empty if nothing has waited for it."""
+	parts = []
+	if waits and waits.commands:
+		parts.append("%s waited for memory, %s in all" % (count(waits.commands, "command"), duration(waits.seconds)))
+	if waits and waits.killed:
+		parts.append(
+			"%s killed because memory ran out: build again, and the engine will leave more room"
+			% count(waits.killed, "command")
+		)
+	return "prefork: %s" % "; ".join(parts) if parts else ""
 
 
 def describe_parked(parked: Optional[Parking]) -> str:

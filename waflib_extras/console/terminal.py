@@ -101,8 +101,10 @@ class Terminal:
 			_, hits, misses = cache.counts
 			told = told._replace(hits=hits, misses=misses, unstored=cache.unstored, saved=cache.saved / 1e6)
 		parked = self.savings.find_parked(session, session.sent) if told.ended > told.hits else None
-		line = summary.describe(told, parked)
-		if line:
+		lines = [summary.describe(told, parked)]
+		if runner.waits_for_memory:
+			lines.append(summary.describe_waits(summary.ask_waits(session)))
+		for line in filter(None, lines):
 			Logs.info(line)
 
 

@@ -63,6 +63,8 @@ class Runner(Protocol):
 	"""Why no command goes to the engine any more."""
 	reasons: Dict[str, int]
 	"""How often a command ran Waf's own way, by reason."""
+	waits_for_memory: bool
+	"""Commands start only when they fit into memory."""
 
 	@property
 	def session(self) -> "Optional[Session]": ...
@@ -81,6 +83,9 @@ class Cache(Protocol):
 	counts: List[int]
 	unstored: int
 	saved: int
+
+	@property
+	def memory(self) -> Optional[str]: ...
 
 	def decide(self) -> None: ...
 

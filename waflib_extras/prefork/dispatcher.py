@@ -146,7 +146,9 @@ class Dispatcher:
 			return self.jobs
 		if self.are_hits:
 			return self.jobs + FAR_AHEAD
-		return self.jobs + (AHEAD if self.is_cached else max(2, self.jobs // 4))
+		# the engine chooses commands that fit into memory, from those that it has
+		is_chosen = self.is_cached or self.prefork.waits_for_memory
+		return self.jobs + (AHEAD if is_chosen else max(2, self.jobs // 4))
 
 	def fill(self) -> None:
 		"""Submit as many commands as the engine may have."""

@@ -22,6 +22,7 @@ SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # Linux's numbers; PyPy does 
 JOBSERVERS = ("auto", "pipe", "fifo", "no")
 MOST_PROCESSORS = 1024  # the size of the C library's cpu_set_t
 MOST_LOAD = 0xFFFFFFFF / 100
+MEMORY = "WAFCC_MEMORY"
 
 Ends = Tuple[int, int]
 T = TypeVar("T")
@@ -53,6 +54,12 @@ def add_options(opt: Options.OptionsContext) -> None:
 		metavar="FORM",
 		help="share the slots with make, ninja and compilers that commands start: auto, pipe or fifo;"
 		" no: also take no tokens of a make that runs Waf [default: only take tokens]",
+	)
+	group.add_option(
+		"--memory",
+		metavar="SIZE",
+		help="start commands only when they fit into memory, by what they needed earlier: auto for what is available,"
+		" a size such as 4G, or off [default: off]",
 	)
 	group.add_option(
 		"--no-memory-brake", action="store_true", help="start as many commands as ever when memory runs short"
@@ -108,6 +115,23 @@ def parse_jobserver(text: Optional[str]) -> Optional[str]:
 	if text is not None and text not in JOBSERVERS:
 		raise Errors.WafError("--jobserver=%s: give one of %s" % (text, ", ".join(JOBSERVERS)))
 	return text
+
+
+def parse_memory(text: Optional[str], source: str = "--memory") -> Optional[int]:
+	"""The size in bytes, with the syntax of the settings of ``wafcc``; 0 for what is available, None for no limit."""
+	if text is None or text == "off":
+		return None
+	if text == "auto":
+		return 0
+	match = re.match(r"(\d+\.?\d*|\.\d+)\s*(?:([kmgt])(i?)b?|(b))?$", text, re.IGNORECASE)
+	size = 0
+	if match:
+		number, unit, binary, plain = match.groups()
+		power = 0 if plain else "kmgt".index((unit or "g").lower()) + 1
+		size = int(float(number) * (1024 if binary else 1000) ** power)
+	if not 0 < size < 1 << 53:
+		raise Errors.WafError("%s=%s: give auto, off, or a size such as 4G" % (source, text))
+	return size
 
 
 # ---- what this process does to itself
@@ -181,9 +205,26 @@ def check(options: object) -> None:
 	"""Raise an error for a mistake in the options, before anything is started."""
 	parse_load(getattr(options, "load", None))
 	parse_jobserver(getattr(options, "jobserver", None))
+	parse_memory(getattr(options, "memory", None))
 
 
-def find_policy(options: object, environ: Mapping[str, str], descriptors: bool) -> Policy:
+def find_memory(options: object, environ: Mapping[str, str], setting: Optional[str] = None) -> Optional[int]:
+	"""
+	The value of --memory, or else of ``setting``, the one of ``wafcc``. Without that tool, its variable counts.
+
+	As with all settings, a mistake in the variable is told, and stops nothing.
+	"""
+	given = getattr(options, "memory", None)
+	if given is not None:
+		return parse_memory(given)
+	try:
+		return parse_memory(environ.get(MEMORY) or None if setting is None else setting, MEMORY)
+	except Errors.WafError as e:
+		Logs.warn("%s (going on without)", e)
+		return None
+
+
+def find_policy(options: object, environ: Mapping[str, str], descriptors: bool, memory: Optional[int] = None) -> Policy:
 	"""The frame for the engine, and its descriptors, if the connection can carry them."""
 	form = parse_jobserver(getattr(options, "jobserver", None))
 	load = parse_load(getattr(options, "load", None))
@@ -197,9 +238,9 @@ def find_policy(options: object, environ: Mapping[str, str], descriptors: bool) 
 			flags |= choose_form(form)
 		elif not auth.startswith("fifo:"):
 			flags |= protocol.SERVE_PIPE
-	if not flags and not load:
+	if not flags and not load and memory is None:
 		return Policy(b"", ())
-	return Policy(protocol.encode_policy(flags, load), ends or ())
+	return Policy(protocol.encode_policy(flags, load, memory), ends or ())
 
 
 def choose_form(form: str) -> int:

@@ -235,6 +235,8 @@ class Prefork:
 		self.wishes = politeness.NO_WISHES
 		self.policy: Optional[politeness.Policy] = None
 		"""The engine's instructions; None before they were found out."""
+		self.waits_for_memory = False
+		"""Commands start only when they fit into memory."""
 		self.terminal = terminal.Terminal(build)
 		self.lost = ""
 		"""Why no command goes to the engine any more."""
@@ -440,7 +442,11 @@ class Prefork:
 		"""The instructions for the engine on each connection of the build."""
 		if self.policy is None:
 			# descriptors cannot be sent over TCP, so there can be no tokens either
-			self.policy = politeness.find_policy(Options.options, os.environ, find_transport() == engine.UNIX)
+			setting = self.build.cache.memory if self.build.cache else None
+			memory = politeness.find_memory(Options.options, os.environ, setting)
+			self.waits_for_memory = memory is not None
+			is_local = find_transport() == engine.UNIX
+			self.policy = politeness.find_policy(Options.options, os.environ, is_local, memory)
 		return self.policy
 
 	def note_failure(self, error: Exception) -> None:

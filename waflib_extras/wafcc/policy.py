@@ -73,6 +73,11 @@ class Cacher:
 			self.told = True
 			Logs.warn("wafcc: %s (going on without the cache)", self.failure)
 
+	@property
+	def memory(self) -> Optional[str]:
+		"""The setting of this name; None if the settings could not be read."""
+		return self.settings.memory if self.settings else None
+
 	def introduce(self) -> bytes:
 		"""The frame about caching that is sent first on each connection."""
 		settings = self.settings

@@ -39,6 +39,7 @@ class Settings(NamedTuple):
 	folder: str
 	"""The runtime folder of the engine that has the store."""
 	store: bytes
+	memory: str
 
 
 def find_variables(options: object, environ: Mapping[str, str]) -> Dict[str, str]:
@@ -82,6 +83,7 @@ def parse_settings(text: bytes) -> Settings:
 			read_extra(values["extra_files"]),
 			os.fsdecode(read_place(places, "runtime_dir")),
 			read_place(places, "store"),
+			values["memory"],
 		)
 	except (AttributeError, KeyError, TypeError, ValueError):
 		raise protocol.EngineError("wafcc does not tell its settings: install waflib-extras anew") from None

@@ -21,6 +21,7 @@ hard_link\t''
 remote\t''
 signing_key\t''
 trusted_keys\t''
+memory\t''
 store\t''
 runtime_dir\t''
 config_path\t''"
@@ -39,7 +40,8 @@ audit=\t''
 hard_link=\t''
 remote=\t''
 signing_key=\t''
-trusted_keys=\t''"
+trusted_keys=\t''
+memory=\t''"
 complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -s s -l show-stats -d 'hits and misses; -v with all reasons, --json for programs'
 complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -s z -l zero-stats -d 'begin counting anew'
 complete -c wafcc -n '__fish_is_nth_token 1; or string match -q -- "-*" (commandline -opc)[2]' -s C -l clear -d 'remove all entries'

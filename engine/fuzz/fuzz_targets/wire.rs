@@ -44,6 +44,7 @@ fn seeds() -> Vec<Vec<u8>> {
             tokens: true,
             serve: Some(Form::Fifo),
             load: 700,
+            memory: Some(4 << 30),
         }),
         Request::Caching(Caching {
             bases: strings(&["/p"]),

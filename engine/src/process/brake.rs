@@ -10,6 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::admission::Shortage;
+
 /// How old a reading of memory may be. The kernel computes its averages every two seconds.
 const MEMORY_AGE: Duration = Duration::from_millis(250);
 /// An older reading says nothing about the present any more.
@@ -119,16 +121,26 @@ pub fn judge(memory: &Memory, engaged: bool) -> Option<Strain> {
         return Some(Strain::Pressure(percent));
     }
     let available = memory.available?;
-    let floor = FLOOR.0.max(memory.total.unwrap_or(0) * FLOOR.1 / 100);
+    let floor = floor(memory);
     let least = if engaged { floor * RELEASE / 100 } else { floor };
     (available < least).then_some(Strain::Short { available, floor })
+}
+
+/// The memory that is to stay available, in KiB.
+pub fn floor(memory: &Memory) -> u64 {
+    FLOOR.0.max(memory.total.unwrap_or(0) * FLOOR.1 / 100)
 }
 
 /// Why a command does not start yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Hold {
     Memory(Strain),
-    Load { runnable: usize, most: f64 },
+    /// It would not fit beside the commands that run.
+    Room(Shortage),
+    Load {
+        runnable: usize,
+        most: f64,
+    },
     Tokens,
 }
 
@@ -136,6 +148,10 @@ impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Hold::Memory(strain) => strain.fmt(f),
+            Hold::Room(Shortage { need, room }) => {
+                let (need, room) = (need >> 10, room >> 10);
+                write!(f, "memory: the next command may need {need} MiB, {room} MiB are left")
+            }
             Hold::Load { runnable, most } => write!(f, "load: {runnable} threads run, the build wants at most {most}"),
             Hold::Tokens => f.write_str("jobserver: no token is free"),
         }

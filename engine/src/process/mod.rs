@@ -2,6 +2,7 @@
 //!
 //! The room does not know why a command runs, which client wants it, or what is parked or cached.
 
+pub mod admission;
 pub mod brake;
 pub mod context;
 pub mod fault;
@@ -9,6 +10,9 @@ pub mod guardian;
 pub mod headroom;
 pub mod jobserver;
 pub mod mailbox;
+pub mod meter;
+pub mod peak_file;
+pub mod peaks;
 pub mod pins;
 pub mod place;
 pub mod processes;

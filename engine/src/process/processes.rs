@@ -1,5 +1,7 @@
 //! The processes of the system, and when they began.
 
+use std::collections::{HashMap, HashSet};
+
 /// A process, as `/proc` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
@@ -7,6 +9,8 @@ pub struct Process {
     pub group: i32,
     /// When it began, on the same clock as `uptime`.
     pub began: u64,
+    /// Its resident memory.
+    pub pages: u64,
 }
 
 /// All processes, except those that have ended and wait to be reaped.
@@ -14,6 +18,17 @@ pub fn list() -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter_map(read).collect()
+}
+
+/// The resident memory of process groups, in KiB: the sum of their processes.
+pub fn resident(groups: &HashSet<i32>) -> HashMap<i32, u64> {
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1024) as u64 >> 10;
+    let mut found = HashMap::new();
+    for process in list().into_iter().filter(|process| groups.contains(&process.group)) {
+        *found.entry(process.group).or_default() += process.pages * page;
+    }
+    found
 }
 
 /// Whether a process runs. One that has ended and waits to be reaped does not.
@@ -24,7 +39,7 @@ pub fn lives(number: i32) -> bool {
 fn read(number: i32) -> Option<Process> {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let (state, group, began) = (fields.first()?, fields.get(2)?, fields.get(19)?);
+    let (state, group, began, pages) = (fields.first()?, fields.get(2)?, fields.get(19)?, fields.get(21)?);
     if ["Z", "X"].contains(state) {
         return None;
     }
@@ -32,6 +47,7 @@ fn read(number: i32) -> Option<Process> {
         number,
         group: group.parse().ok()?,
         began: began.parse().ok()?,
+        pages: pages.parse().ok()?,
     })
 }
 

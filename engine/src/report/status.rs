@@ -99,6 +99,8 @@ pub struct SessionLine {
     pub own_slots: bool,
     /// Its limits beside other builds, and what it waits for.
     pub neighbor: Value,
+    /// The waits for memory. Null if its commands do not wait for that.
+    pub memory_waits: Value,
 }
 
 /// A running command in a report.
@@ -139,6 +141,8 @@ pub struct Snapshot<'a> {
     pub totals: &'a Totals,
     pub parking: Value,
     pub brake: Value,
+    /// The waits for memory of all sessions. Null if none of them has asked for that.
+    pub memory_waits: Value,
     /// Null if no store is open.
     pub cache: Value,
 }
@@ -161,6 +165,7 @@ impl Snapshot<'_> {
             "totals": self.totals,
             "parking": self.parking,
             "brake": self.brake,
+            "memory_waits": self.memory_waits,
             "cache": self.cache,
         })
     }
@@ -210,6 +215,9 @@ pub fn show(report: &Value) -> String {
             "",
             format!("{} times so far, {all} in all, because of memory", brake["times"]),
         );
+    }
+    for told in describe_waits(&report["memory_waits"]) {
+        line("", told);
     }
     let totals = &report["totals"];
     line("commands succeeded", totals["succeeded"].to_string());
@@ -261,6 +269,13 @@ pub fn show(report: &Value) -> String {
             let (held, free) = (&neighbor["tokens_held"], &neighbor["tokens_free"]);
             line("", format!("{}: {held} tokens held, {free} free", printable(form)));
         }
+        if let Some(limit) = s["memory_waits"]["limit"].as_str() {
+            let told = describe_waits(&s["memory_waits"]);
+            line(
+                "",
+                format!("memory: {}", [vec![limit.to_owned()], told].concat().join("; ")),
+            );
+        }
         if let Some(why) = neighbor["waits_for"].as_str() {
             line("", format!("waits: {}", printable(why)));
         }
@@ -278,6 +293,24 @@ pub fn show(report: &Value) -> String {
         );
     }
     text
+}
+
+/// What there is to tell about waits for memory.
+fn describe_waits(waits: &Value) -> Vec<String> {
+    let number = |name: &str| waits[name].as_u64().unwrap_or(0);
+    let plural = |count: u64| if count == 1 { "command" } else { "commands" };
+    let (waited, killed) = (number("waited"), number("killed"));
+    let seconds = waits["waited_s"].as_f64().unwrap_or(0.0);
+    let told = format!(
+        "{waited} {} waited for memory, {} in all",
+        plural(waited),
+        duration(seconds)
+    );
+    let kills = format!("{killed} {} killed because memory ran out", plural(killed));
+    [(waited, told), (killed, kills)]
+        .into_iter()
+        .filter_map(|(count, text)| (count > 0).then_some(text))
+        .collect()
 }
 
 /// At most five lines about the cache. `wafcc --show-stats` shows all.
@@ -386,6 +419,7 @@ mod tests {
                 own_slots: true,
                 neighbor: json!({"load": 2.5, "jobserver": "jobserver of its own", "tokens_held": 1, "tokens_free": 2,
                     "waits_for": "jobserver: no token is free"}),
+                memory_waits: json!({"limit": "what is available", "waited": 4, "waited_s": 12.34, "killed": 1}),
             }],
             connections: 3,
             memory: Some(7 << 10),
@@ -406,6 +440,7 @@ mod tests {
                 "statistics": Statistics { entries: 7, hits: 5, audited: 3, different: 1, ..Statistics::default() }.json(),
             }),
             brake: json!({"why": "memory short", "since_s": 3.0, "times": 2, "seconds": 9.0}),
+            memory_waits: json!({"waited": 1, "waited_s": 2.0, "killed": 0}),
         };
         let text = show(&snapshot.json());
         for part in [
@@ -422,6 +457,8 @@ mod tests {
             "nothing above 2.5 runnable",
             "jobserver of its own: 1 tokens held, 2 free",
             "waits: jobserver: no token",
+            "memory: what is available; 4 commands waited for memory, 12.3 s in all; 1 command killed because",
+            "1 command waited for memory, 2.0 s in all",
             "/store",
             "7 in 0 B, no limit",
             "5 hits, 0 misses (0 not stored), 0 uncached since 1970-01-01 00:00 UTC",

@@ -106,14 +106,14 @@ impl Server {
             (State::Asking(asking), Event::End(_) | Event::Withdrawn) => {
                 // If the cache still finds a result, it must not write the outputs.
                 asking.wait.claim.give_up();
-                self.end_unstarted(order)
+                self.end_unstarted(key, order)
             }
             (State::Waiting(waiting), Event::Granted { is_alone }) => self.granted(key, order, waiting, is_alone),
             (State::Waiting(_), Event::End(_)) => {
                 self.slots.retract(&order.session, &HashSet::from([key]));
-                self.end_unstarted(order)
+                self.end_unstarted(key, order)
             }
-            (State::Waiting(_), Event::Withdrawn) => self.end_unstarted(order),
+            (State::Waiting(_), Event::Withdrawn) => self.end_unstarted(key, order),
             (State::Starting(starting), Event::Started(started)) => self.started(key, order, starting, started),
             (State::Starting(mut starting), Event::End(_)) => {
                 starting.is_cancelled = true;
@@ -241,6 +241,9 @@ impl Server {
     /// Queues a command for a slot. If its client does not read, that is done when it reads again.
     fn submit(&mut self, key: CommandKey, order: &Order) {
         let connection = self.connections.get(order.connection);
+        if let Some(client) = connection.and_then(|connection| connection.client.as_ref()) {
+            self.memory.enter(key, order, client.pid);
+        }
         if connection.is_some_and(|connection| !connection.is_out_of_queue) {
             self.slots.submit(order.session, key);
         }
@@ -343,7 +346,8 @@ impl Server {
     }
 
     /// From `Asking` or `Waiting`: the client no longer wants the command.
-    fn end_unstarted(&mut self, order: &Order) -> Next {
+    fn end_unstarted(&mut self, key: CommandKey, order: &Order) -> Next {
+        self.memory.forget(key);
         self.connections.shrink_backlog(order.connection, order.size);
         self.tell(order, &order.outcome(Verdict::Cancelled));
         Next::Over
@@ -617,12 +621,16 @@ impl Server {
                 .send_output(order.connection, order.execute.id, stream, &rest);
         }
         self.release(&running.resources);
-        match (running.outcome(order, &self.ledger), running.recording.take()) {
+        let outcome = running.outcome(order, &self.ledger);
+        if let Some(outcome) = &outcome {
+            self.memory.learn(key, order, outcome);
+        }
+        match (outcome, running.recording.take()) {
             (Some(outcome), Some(recording)) => self.store_recording(key, order, recording, outcome),
             (Some(outcome), None) => self.conclude(key, order, &outcome),
             (None, _) => {
                 error!("command {key} has ended, and nobody knows how");
-                self.free_slot(&order.session);
+                self.free_slot(key, &order.session);
                 self.drop_connection(order.connection, "lost a command");
                 Next::Over
             }
@@ -648,7 +656,7 @@ impl Server {
             return self.conclude(key, order, &outcome);
         };
         let [stdout, stderr] = std::mem::take(&mut recording.output);
-        self.free_slot(&order.session);
+        self.free_slot(key, &order.session);
         let wait = self.begin_store_wait();
         let library = self.parking.library();
         self.cache_threads.send(CacheJob::Keep {
@@ -703,7 +711,7 @@ impl Server {
     /// The command is over: frees its slot and tells its client.
     fn conclude(&mut self, key: CommandKey, order: &Order, outcome: &Outcome) -> Next {
         debug!("command {key}: {outcome:?}");
-        self.free_slot(&order.session);
+        self.free_slot(key, &order.session);
         self.tell(order, outcome);
         Next::Over
     }

@@ -13,6 +13,7 @@ mod connection;
 mod connections;
 mod guard;
 mod lead;
+mod memory;
 mod neighbors;
 mod observation;
 mod own_process;
@@ -53,6 +54,7 @@ use commands::Commands;
 use connection::ConnectionKey;
 use connections::Connections;
 use guard::Guard;
+use memory::Memory;
 use neighbors::Neighbors;
 use own_process::OwnProcess;
 use sessions::Sessions;
@@ -98,6 +100,7 @@ pub struct Server {
     commands: Commands,
     slots: Slots,
     neighbors: Neighbors,
+    memory: Memory,
     starters: Starters,
     cache_threads: CacheThreads,
     store_watch: StoreWatch,
@@ -140,6 +143,7 @@ impl Server {
             commands: Commands::default(),
             slots: Slots::default(),
             neighbors: Neighbors::new(&options),
+            memory: Memory::new(&options),
             starters,
             cache_threads,
             store_watch: StoreWatch::default(),
@@ -190,6 +194,7 @@ impl Server {
     fn close(&mut self) {
         self.parking.close();
         self.auditor.close();
+        self.memory.close();
         self.cache_threads.close();
         info!("left after {} s", self.own.started.elapsed().as_secs());
     }

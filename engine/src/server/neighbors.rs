@@ -18,6 +18,7 @@ use super::source::Source;
 use super::timers::Alarm;
 use super::{Options, Server};
 use crate::files::folder::Folder;
+use crate::process::admission::Shortage;
 use crate::process::brake::{Brake, Gauges, Hold, AGAIN};
 use crate::process::context::Adjustment;
 use crate::process::jobserver::{self, Pool};
@@ -41,7 +42,8 @@ struct BuildLimits {
 pub(super) struct Neighbors {
     brake: Brake,
     builds: HashMap<SessionId, BuildLimits>,
-    alarmed: bool,
+    /// When the waiting commands are tried again.
+    alarm: Option<Instant>,
     /// The nice value of our autogroup. `None` if other programs are in it.
     autogroup: Option<i32>,
 }
@@ -56,14 +58,19 @@ impl Neighbors {
         Neighbors {
             brake: Brake::new(Gauges::below(&options.gauges), options.no_brake),
             builds: HashMap::new(),
-            alarmed: false,
+            alarm: None,
             autogroup: autogroup.then_some(0),
         }
     }
 
-    /// Whether a session may start a command beside its running ones. On yes, it holds the token for that.
-    fn admits(&mut self, session: &SessionId, running: usize) -> bool {
-        let hold = if running == 0 { None } else { self.hold(session) };
+    /// Whether a session may start a command beside its running ones. On yes, it holds the token for that. `shortage` is
+    /// why memory does not let it.
+    fn admits(&mut self, session: &SessionId, running: usize, shortage: Option<Shortage>) -> bool {
+        let hold = match shortage {
+            Some(shortage) => Some(Hold::Room(shortage)),
+            None if running == 0 => None,
+            None => self.hold(session),
+        };
         if hold.is_some() || self.builds.contains_key(session) {
             self.builds.entry(*session).or_default().hold = hold;
         }
@@ -159,6 +166,8 @@ impl Server {
         let build = self.neighbors.builds.entry(session).or_default();
         build.no_brake = policy.no_brake;
         build.load = (policy.load > 0).then(|| f64::from(policy.load) / 100.0);
+        self.memory.declare(session, policy.memory);
+        let build = self.neighbors.builds.entry(session).or_default();
         if build.pool.is_some() {
             return Ok(());
         }
@@ -179,12 +188,24 @@ impl Server {
 
     /// The next command that has a slot and may start.
     pub(super) fn grant(&mut self) -> Option<CommandKey> {
-        let neighbors = &mut self.neighbors;
-        self.slots.grant(|session, running| neighbors.admits(session, running))
+        let (neighbors, memory, commands) = (&mut self.neighbors, &mut self.memory, &self.commands);
+        self.slots.grant(|session, running, queue| {
+            if memory.is_off() {
+                return neighbors.admits(session, running, None).then_some(0);
+            }
+            let now = Instant::now();
+            let picked = memory.pick(session, running, queue, commands, now);
+            if !neighbors.admits(session, running, picked.err()) {
+                return None;
+            }
+            memory.start(session, queue, picked.ok()?, now);
+            picked.ok()
+        })
     }
 
     /// A command is over.
-    pub(super) fn free_slot(&mut self, session: &SessionId) {
+    pub(super) fn free_slot(&mut self, key: CommandKey, session: &SessionId) {
+        self.memory.forget(key);
         self.slots.finish(session);
         let (_, running, _) = self.slots.of(session);
         let pool = self.neighbors.builds.get_mut(session).and_then(|b| b.pool.as_mut());
@@ -199,6 +220,7 @@ impl Server {
         if self.sessions.has(session) || self.slots.of(session).1 > 0 {
             return;
         }
+        self.memory.leave(session);
         if let Some(BuildLimits { pool: Some(pool), .. }) = self.neighbors.builds.remove(session) {
             if pool.watched {
                 let _ = epoll::delete(&self.epoll, pool.bell());
@@ -208,7 +230,8 @@ impl Server {
 
     /// Sees to it that commands which wait for the brake or for a token are tried again.
     pub(super) fn watch_for_release(&mut self) {
-        let mut alarm = false;
+        let now = Instant::now();
+        let mut alarm: Option<Instant> = None;
         for (session, build) in &mut self.neighbors.builds {
             if build.hold.is_none() || self.slots.of(session).2 == 0 {
                 continue;
@@ -221,18 +244,29 @@ impl Server {
                     }
                 }
                 (Some(Hold::Tokens), _) => {}
-                _ => alarm = true,
+                (hold, _) => {
+                    let is_room = matches!(hold, Some(Hold::Room(_)));
+                    let at = if is_room { self.memory.again(now) } else { now + AGAIN };
+                    alarm = Some(alarm.map_or(at, |other| other.min(at)));
+                }
             }
         }
-        if alarm && !self.neighbors.alarmed {
-            self.neighbors.alarmed = true;
-            self.timers.set(Instant::now() + AGAIN, Alarm::Neighbors);
+        if let Some(at) = alarm {
+            self.set_alarm_for_neighbors(at);
+        }
+    }
+
+    /// A later alarm that is set already does no harm.
+    fn set_alarm_for_neighbors(&mut self, at: Instant) {
+        if self.neighbors.alarm.map_or(true, |set| at < set) {
+            self.neighbors.alarm = Some(at);
+            self.timers.set(at, Alarm::Neighbors);
         }
     }
 
     /// The round in which this is called tries all waiting commands again.
     pub(super) fn on_neighbors(&mut self) {
-        self.neighbors.alarmed = false;
+        self.neighbors.alarm = None;
         self.update_autogroup();
     }
 
@@ -266,10 +300,7 @@ impl Server {
                 self.neighbors.autogroup = Some(wanted);
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                if !self.neighbors.alarmed {
-                    self.neighbors.alarmed = true;
-                    self.timers.set(Instant::now() + RATE, Alarm::Neighbors);
-                }
+                self.set_alarm_for_neighbors(Instant::now() + RATE);
             }
             Err(error) => {
                 debug!("nice value of our autogroup: {error}");

@@ -35,6 +35,7 @@ impl Server {
                 connections: session.connections,
                 own_slots: session.own_slots,
                 neighbor: self.neighbors.describe(id, waiting),
+                memory_waits: self.memory.describe_build(id),
             }
         });
         let commands = self.commands.running().map(|(key, order, running)| {
@@ -69,6 +70,7 @@ impl Server {
             totals: &self.totals,
             parking: self.parking.report(),
             brake: self.neighbors.describe_brake(),
+            memory_waits: self.memory.describe(),
             // The store is not opened for a report.
             cache: self
                 .cache_threads

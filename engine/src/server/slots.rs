@@ -55,9 +55,12 @@ impl Slots {
         }
     }
 
-    /// The next command that may start. It holds a slot until `finish`. `may` gets a session and the number of its
-    /// running commands; if it returns true, the command starts.
-    pub fn grant(&mut self, mut may: impl FnMut(&SessionId, usize) -> bool) -> Option<CommandKey> {
+    /// The next command that may start. It holds a slot until `finish`. `pick` gets a session, the number of its running
+    /// commands, and its queue; it returns the place of the command that starts, if one may.
+    pub fn grant(
+        &mut self,
+        mut pick: impl FnMut(&SessionId, usize, &VecDeque<CommandKey>) -> Option<usize>,
+    ) -> Option<CommandKey> {
         let free = self.capacity() > self.shared();
         let candidates = self.shares.iter_mut();
         let mut candidates: Vec<_> = candidates
@@ -66,11 +69,14 @@ impl Slots {
             .collect();
         candidates.sort_unstable_by_key(|(_, s)| (s.running, s.served));
         let mut candidates = candidates.into_iter();
-        let (_, share) = candidates.find(|(session, share)| may(session, share.running))?;
+        let (share, place) = candidates.find_map(|(session, share)| {
+            let place = pick(session, share.running, &share.waiting)?;
+            Some((share, place))
+        })?;
         self.turns += 1;
         share.served = self.turns;
         share.running += 1;
-        share.waiting.pop_front()
+        share.waiting.remove(place)
     }
 
     pub fn finish(&mut self, session: &SessionId) {
@@ -116,7 +122,7 @@ mod tests {
     const B: SessionId = [2; 16];
 
     fn start_all(slots: &mut Slots) -> Vec<CommandKey> {
-        std::iter::from_fn(|| slots.grant(|_, _| true)).collect()
+        std::iter::from_fn(|| slots.grant(|_, _, _| Some(0))).collect()
     }
 
     fn submit(slots: &mut Slots, session: SessionId, keys: std::ops::Range<u64>) {
@@ -205,7 +211,7 @@ mod tests {
         slots.declare(B, 3, false);
         submit(&mut slots, A, 0..3);
         submit(&mut slots, B, 100..103);
-        let one_of_a = |session: &SessionId, running| *session == B || running == 0;
+        let one_of_a = |session: &SessionId, running, _: &VecDeque<_>| (*session == B || running == 0).then_some(0);
         let started: Vec<_> = std::iter::from_fn(|| slots.grant(one_of_a)).collect();
         assert_eq!(started.iter().filter(|key| **key < 100).count(), 1);
         assert_eq!(started.len(), 3);

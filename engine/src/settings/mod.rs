@@ -95,6 +95,7 @@ impl Key {
             Kind::Addresses => address::parse_all(text()?).map(drop),
             Kind::PrivateKey => signature::check_place(text()?),
             Kind::PublicKeys => signature::check_trusted(text()?),
+            Kind::Memory => memory(text()?).map(drop),
         };
         if value.as_bytes().contains(&b'\n') {
             return Err(format!("{}: one line only", self.name()));
@@ -117,6 +118,18 @@ fn level(text: &str) -> Result<Compression, String> {
         ("no", _) => Ok(Compression::No),
         (_, Ok(level @ 1..=19)) => Ok(Compression::Level(level)),
         _ => Err("set it to auto, no, or a level from 1 to 19".to_owned()),
+    }
+}
+
+/// How much memory commands may take: None for any, 0 for what is available, or a size in bytes.
+fn memory(text: &str) -> Result<Option<u64>, String> {
+    match text {
+        "off" => Ok(None),
+        "auto" => Ok(Some(0)),
+        _ => match quantity::size(text) {
+            Ok(size) if size > 0 => Ok(Some(size)),
+            _ => Err("set it to auto, off, or a size such as 4G".to_owned()),
+        },
     }
 }
 
@@ -298,6 +311,11 @@ impl Settings {
         self.parsed(Key::Audit, quantity::percent).unwrap_or_default()
     }
 
+    /// As `Policy::memory`.
+    pub fn memory(&self) -> Option<u64> {
+        self.parsed(Key::Memory, memory).flatten()
+    }
+
     fn parsed<T>(&self, key: Key, parse: fn(&str) -> Result<T, String>) -> Option<T> {
         self.text(key).to_str().and_then(|text| parse(text).ok())
     }
@@ -381,6 +399,22 @@ mod tests {
         );
         assert_eq!(*below.origin(Key::Namespace), Origin::Variable("WAFCC_NAMESPACE"));
         assert_eq!(*below.origin(Key::BaseDir), Origin::Default);
+    }
+
+    #[test]
+    fn memory_is_a_word_or_a_size() {
+        for (value, memory) in [
+            ("auto", Some(0)),
+            ("off", None),
+            ("2GiB", Some(2 << 30)),
+            ("0", None),
+            ("much", None),
+        ] {
+            assert_eq!(with_variables(&[(Key::Memory, value)]).memory(), memory, "{value}");
+        }
+        assert_eq!(Settings::defaults().memory(), None);
+        let wrong = Key::Memory.check("much".as_ref()).unwrap_err();
+        assert_eq!(wrong, "memory: set it to auto, off, or a size such as 4G");
     }
 
     #[test]

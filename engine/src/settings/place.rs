@@ -61,6 +61,11 @@ fn default_store() -> Option<PathBuf> {
     Some(base("XDG_CACHE_HOME", ".cache")?.join("wafcc"))
 }
 
+/// The file in which the engine keeps what memory commands need. `None` if the environment names no place for one.
+pub fn peaks() -> Option<PathBuf> {
+    Some(base("XDG_CACHE_HOME", ".cache")?.join("wafd").join("peaks"))
+}
+
 /// The folder of the store. `None` if the environment names no place for one.
 pub fn store(settings: &Settings) -> Option<PathBuf> {
     settings.folder(Key::CacheDir).or_else(default_store)

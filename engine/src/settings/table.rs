@@ -21,6 +21,8 @@ pub enum Kind {
     PrivateKey,
     /// Public keys and files of public keys, separated by blanks.
     PublicKeys,
+    /// A size, or a word for what is available.
+    Memory,
 }
 
 /// The program that uses a setting. A running engine has to be told when one of its settings changes.
@@ -97,6 +99,8 @@ settings! {
         "the private key that signs uploads: [tiers.md](tiers.md#signed-entries)";
     TrustedKeys "trusted_keys" "WAFCC_TRUSTEDKEYS" PublicKeys default "" read by Engine ccache ""
         "public keys, and files of public keys, separated by blanks. Only entries that one of them signed are taken from shared stores";
+    Memory "memory" "WAFCC_MEMORY" Memory default "off" read by Client ccache ""
+        "commands start only when they fit into memory: `auto` (what is available), a size such as `4G`, or `off`: [neighbor.md](neighbor.md#memory-that-is-remembered)";
 }
 
 /// The table for `docs/wafcc.md`.

@@ -29,9 +29,9 @@ const PREFIXES: [&[u8]; 4] = [b"WAFCC_", b"WAFD_", b"XDG_", b"HOME="];
 const QUIET_SECONDS: i64 = 2;
 
 /// Best effort: without a card the next call takes the slow path and tries again.
-pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
+pub fn leave(settings: &Settings, home: &Home, caching: &Request, policy: Option<&Request>) {
     let usual = Folder::from_environment();
-    let Some(content) = content(settings, home, &usual, caching).filter(|content| content.len() < CAP) else {
+    let Some(content) = content(settings, home, &usual, caching, policy).filter(|content| content.len() < CAP) else {
         return;
     };
     if usual.check().is_err() || !usual.path().is_absolute() {
@@ -67,7 +67,13 @@ fn variables() -> u64 {
     place::mixed(&all)
 }
 
-fn content(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> Option<Vec<u8>> {
+fn content(
+    settings: &Settings,
+    home: &Home,
+    usual: &Folder,
+    caching: &Request,
+    policy: Option<&Request>,
+) -> Option<Vec<u8>> {
     let store = home.store.as_ref()?;
     let are_absolute = [Key::CacheDir, Key::BaseDir].into_iter().all(|key| {
         let content = Path::new(settings.text(key));
@@ -82,6 +88,9 @@ fn content(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) 
     }
     let mut said = Vec::new();
     caching.encode(&mut said);
+    if let Some(policy) = policy {
+        policy.encode(&mut said);
+    }
     let files = [place::user_file(), place::store_file(settings)];
     // The store that the usual engine keeps determines which engine we use.
     let kept = usual.store();

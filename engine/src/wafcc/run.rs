@@ -32,7 +32,7 @@ use crate::process::terminal::size_of;
 use crate::settings::place;
 use crate::settings::{Distant, Key, Settings};
 use crate::wire::{
-    Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, UMASK_SHIFT, WISH_LATE,
+    Caching, Execute, Outcome, Policy, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, UMASK_SHIFT, WISH_LATE,
     WISH_UMASK,
 };
 
@@ -207,7 +207,12 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         name: name.clone(),
     };
     let caching = caching(settings, home);
-    let requests = [&environment, &caching, &execute];
+    let policy = policy(settings);
+    let requests: Vec<_> = [&environment, &caching]
+        .into_iter()
+        .chain(&policy)
+        .chain([&execute])
+        .collect();
     // An engine that does not read keeps the descriptors open that were sent to it. A process that waits for the end of
     // such a pipe would wait for ever. So only files are sent before the engine answers.
     let is_early = is_cacheable && is_file_or_device(stdin.as_fd());
@@ -241,7 +246,7 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     }
     // A store on a file system that may hang must be checked first, which the front cannot do.
     if is_early && by_facts.is_none() && settings.distant.is_none() {
-        card::leave(settings, home, &caching);
+        card::leave(settings, home, &caching, policy.as_ref());
     }
     await_outcome(client)
 }
@@ -361,6 +366,18 @@ fn caching(settings: &Settings, home: &Home) -> Request {
             .collect(),
         terminal: size_of(io::stderr().as_fd()),
     })
+}
+
+/// How commands share the machine, if that is not the usual way.
+fn policy(settings: &Settings) -> Option<Request> {
+    let memory = settings.memory();
+    memory.is_some().then_some(Request::Policy(Policy {
+        no_brake: false,
+        tokens: false,
+        serve: None,
+        load: 0,
+        memory,
+    }))
 }
 
 /// The engine searches a bare name along the command's `PATH`, as we did.

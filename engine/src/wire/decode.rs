@@ -151,17 +151,21 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
 
 fn policy(r: &mut Reader<'_>) -> Result<Policy> {
     let flags = r.u8()?;
-    let serve = match flags >> 2 {
+    if flags > 31 {
+        return Err(Malformed("unknown flags"));
+    }
+    let serve = match flags >> 2 & 3 {
         0 => None,
         1 => Some(Form::Pipe),
         2 => Some(Form::Fifo),
-        _ => return Err(Malformed("unknown flags")),
+        _ => return Err(Malformed("two forms of a jobserver")),
     };
     Ok(Policy {
         no_brake: flags & 1 != 0,
         tokens: flags & 2 != 0,
         serve,
         load: r.u32()?,
+        memory: (flags & 16 != 0).then(|| r.u64()).transpose()?,
     })
 }
 

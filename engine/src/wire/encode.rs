@@ -72,8 +72,10 @@ impl Request {
                     Some(Form::Pipe) => 4,
                     Some(Form::Fifo) => 8,
                 };
-                out.push(u8::from(policy.no_brake) | u8::from(policy.tokens) << 1 | serve);
+                let memory = u8::from(policy.memory.is_some()) << 4;
+                out.push(u8::from(policy.no_brake) | u8::from(policy.tokens) << 1 | serve | memory);
                 out.extend(policy.load.to_le_bytes());
+                out.extend(policy.memory.iter().flat_map(|bytes| bytes.to_le_bytes()));
             }),
             Request::Cache { question } => frame(out, 0x09, |out| put_text(out, question)),
             Request::Caching(caching) => frame(out, 0x0a, |out| {

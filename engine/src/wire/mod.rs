@@ -146,6 +146,8 @@ pub struct Policy {
     pub serve: Option<Form>,
     /// The most runnable threads on the machine, in hundredths. 0 means no limit.
     pub load: u32,
+    /// Start commands only when they fit into memory: into so many bytes, and into what is available. 0 means no size.
+    pub memory: Option<u64>,
 }
 
 /// The size of a terminal, in characters.

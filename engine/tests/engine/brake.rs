@@ -136,6 +136,7 @@ fn policy(no_brake: bool, load: u32) -> Request {
         tokens: false,
         serve: None,
         load,
+        memory: None,
     })
 }
 

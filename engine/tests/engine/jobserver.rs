@@ -16,6 +16,7 @@ const NO_POLICY: Policy = Policy {
     tokens: false,
     serve: None,
     load: 0,
+    memory: None,
 };
 
 fn borrowing() -> Request {

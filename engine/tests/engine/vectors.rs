@@ -99,6 +99,7 @@ fn request(vector: &Value) -> Request {
                     _ => panic!("flags {flags}"),
                 },
                 load: number(&f["load"]),
+                memory: (flags & 16 != 0).then(|| number(&f["memory"])),
             })
         }
         "caching" => Request::Caching(Caching {

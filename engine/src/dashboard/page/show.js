@@ -280,6 +280,9 @@ export function engine(report, machine) {
 			facts.push(["broken connections", count(totals.malformed)]);
 		}
 		facts.push(["memory brake", brake(report.brake)]);
+		if (report.memory_waits) {
+			facts.push(["waits for memory", waits(report.memory_waits)]);
+		}
 		if (report.cache) {
 			facts.push(["store", report.cache.store]);
 		}
@@ -293,6 +296,11 @@ export function engine(report, machine) {
 
 function extra(totals, names) {
 	return names.filter((name) => totals[name]).map((name) => `, ${count(totals[name])} ${name.replaceAll("_", " ")}`).join("");
+}
+
+function waits(waits) {
+	const killed = waits.killed ? `; ${plural(waits.killed, "command")} killed because memory ran out` : "";
+	return `${plural(waits.waited, "command")} waited, ${duration(waits.waited_s)} in all${killed}`;
 }
 
 function brake(brake) {
