@@ -152,7 +152,7 @@ def test_the_epoch_of_sources(cc: str, lab: Lab) -> None:
 
 
 def test_the_epoch_of_sources_is_a_fact(lab: Lab) -> None:
-	"""With ``SOURCE_DATE_EPOCH``, gcc's dates are hits. Another value, none, or one that is no time is another result."""
+	"""With ``SOURCE_DATE_EPOCH``, gcc's dates are hits. Another value, none, or no time is another result."""
 	if not shutil.which("gcc"):
 		pytest.skip("needs gcc")
 	lab.write("x.c", 'const char *when = __DATE__ " " __TIME__;\n')
