@@ -124,8 +124,8 @@ def make_sdist() -> pathlib.Path:
 		empty_crate(crate)
 	(folder / "config.toml").write_text(CONFIGURATION, encoding="utf-8")
 	with tarfile.open(archive, "a") as tar:
-		tar.add(vendor, archive.stem + "/engine/vendor", filter=be_nobodys)
-		tar.add(folder / "config.toml", archive.stem + "/.cargo/config.toml", filter=be_nobodys)
+		tar.add(vendor, archive.stem + "/engine/vendor", filter=without_owner)
+		tar.add(folder / "config.toml", archive.stem + "/.cargo/config.toml", filter=without_owner)
 	packed = archive.with_suffix(".tar.gz")
 	with archive.open("rb") as tar, gzip.GzipFile(packed, "wb", mtime=DAY) as out:
 		shutil.copyfileobj(tar, out)
@@ -151,7 +151,7 @@ def empty_crate(crate: pathlib.Path) -> None:
 	checksum.write_text(json.dumps({"files": {}, "package": listed["package"]}), encoding="utf-8")
 
 
-def be_nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 	"""An entry of the archive without the user and the time of this machine."""
 	entry.uid = entry.gid = 0
 	entry.uname = entry.gname = ""

@@ -228,6 +228,31 @@ fn eviction_keeps_used_entries_while_other_threads_read() {
     assert_eq!(store.usage().damaged, 0);
 }
 
+/// A smaller limit removes as many entries as it must, and no more, also if there are few.
+#[test]
+fn a_smaller_limit_leaves_what_has_room() {
+    let sandbox = Sandbox::new();
+    let settings = Settings {
+        max_size: u64::MAX,
+        compression: Compression::Off,
+    };
+    let store = open_with(&sandbox.path("cache"), settings);
+    let large = |n: u8| {
+        let blob = store.put_blob(&vec![n; 1 << 20]).unwrap();
+        let entry = 10_000 + usize::from(n);
+        store.put_entry(&key(entry), &content(entry), &[blob]).unwrap();
+    };
+    (0..100).for_each(|n| put(&store, n));
+    (0..20).for_each(large);
+    let limit = store.usage().size / 8 * 5;
+    store.set_max_size(limit);
+    wait_until("it is smaller", || store.usage().size <= limit);
+    let left = store.usage().entries;
+    assert!((8..13).contains(&left), "{left} of 20 large entries");
+    assert!(!get(&store, 99), "it is old");
+    assert!(!store.find(&key(10_019)).is_empty(), "it is new");
+}
+
 #[test]
 fn entries_are_removed_by_age_and_all_at_once() {
     let sandbox = Sandbox::new();

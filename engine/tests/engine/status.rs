@@ -52,6 +52,7 @@ fn the_report_is_complete() {
             "connections",
             "leaving",
             "memory_kib",
+            "memory_waits",
             "parking",
             "pid",
             "protocol",
@@ -82,8 +83,8 @@ fn the_report_is_complete() {
         session,
         json!({
             "name": "/src/project \u{fffd}", "pid": std::process::id(), "jobs": 3, "running": 1, "waiting": 0,
-            "connections": 1, "own_slots": true, "neighbor": {}, "id": null, "seconds": null, "hits": 0,
-            "succeeded": 1, "failed": 3,
+            "connections": 1, "own_slots": true, "neighbor": {}, "memory_waits": null, "id": null, "seconds": null,
+            "hits": 0, "succeeded": 1, "failed": 3,
         })
     );
     let commands = report["commands"].as_array().unwrap();

@@ -15,9 +15,12 @@ use super::item::Item;
 use super::location::Location;
 use super::number::Number;
 use super::old_format::remove_old_format;
+use super::slots::Slot;
 use super::table::{Entry, Table};
-use super::{EntryRef, Store, BATCH, PATIENCE};
+use super::{EntryRef, Store, PATIENCE};
 
+/// As many entries are evicted at once.
+const BATCH: usize = 64;
 /// How old the recorded order of uses may be after a crash.
 const ROUND: Duration = Duration::from_secs(60);
 
@@ -110,12 +113,12 @@ impl Inside {
     fn evict_excess(&self) {
         let tenths = |count| self.max_size() / 10 * count;
         if self.is_full() {
-            self.evict(Instant::MAX, BATCH, |_, _| true, || self.alive() <= tenths(8));
+            self.evict(Instant::MAX, |_, _| true, || self.alive().saturating_sub(tenths(8)));
         }
         match self.empty_volumes(tenths(9)) {
             // Nothing can be moved: volumes give back their space when all of their content is garbage.
             Err(error) if is_full_disk(&error) && self.is_full() => {
-                self.evict(Instant::MAX, BATCH, |_, _| true, || self.size() <= tenths(9));
+                self.evict(Instant::MAX, |_, _| true, || self.size().saturating_sub(tenths(9)));
             }
             // The problem may be over in a minute.
             Ok(()) | Err(_) => {}
@@ -131,43 +134,45 @@ impl Inside {
                 blobs.any(|blob| blob.digest == mark)
             };
             let held = || self.table().share_of(&mark).map_or(0, |share| share.held);
-            // One by one, because a share may have few entries.
-            self.evict(Instant::MAX, 1, has_mark, || held() <= share.most / 10 * 9);
+            self.evict(Instant::MAX, has_mark, || held().saturating_sub(share.most / 10 * 9));
         }
     }
 
-    /// Removes those of the `meant` entries that were not used since `oldest`, the longest unused first, until `enough`.
-    pub fn evict(
-        &self,
-        oldest: Instant,
-        at_once: usize,
-        meant: impl Fn(&Table, &Entry) -> bool,
-        enough: impl Fn() -> bool,
-    ) -> usize {
-        let mut unused: Vec<(Instant, EntryRef)> = {
+    /// Removes those of the `meant` entries that were not used since `oldest`, the longest unused first, while there is an
+    /// `excess` of bytes.
+    pub fn evict(&self, oldest: Instant, meant: impl Fn(&Table, &Entry) -> bool, excess: impl Fn() -> u64) -> usize {
+        let mut unused: Vec<(Instant, EntryRef, u64)> = {
             let (_index, table) = self.whole_table();
+            let size = |slot: &Slot| table.blob(*slot).map_or(0, |blob| blob.location.size());
             let is_meant = |entry: &Entry| entry.used() < oldest && meant(&table, entry);
             let unused = table.entries().filter(|(_, entry)| is_meant(entry));
             unused
-                .map(|(slot, entry)| (entry.used(), EntryRef::of(slot, entry)))
+                .map(|(slot, entry)| {
+                    let most = entry.blobs.iter().map(size).sum();
+                    (entry.used(), EntryRef::of(slot, entry), most)
+                })
                 .collect()
         };
-        unused.sort_by_key(|(used, _)| *used);
+        unused.sort_by_key(|(used, ..)| *used);
         let mut evicted = 0;
-        for batch in unused.chunks(at_once) {
-            if self.is_stopped() || enough() {
+        let mut rest = &unused[..];
+        while !rest.is_empty() && !self.is_stopped() {
+            let excess = excess();
+            if excess == 0 {
                 break;
             }
+            let (batch, later) = rest.split_at(count_due(rest, excess));
             evicted += self.remove(&self.still_unused(batch));
+            rest = later;
         }
         evicted
     }
 
-    fn still_unused(&self, batch: &[(Instant, EntryRef)]) -> Vec<EntryRef> {
+    fn still_unused(&self, batch: &[(Instant, EntryRef, u64)]) -> Vec<EntryRef> {
         let table = self.table();
-        let same =
-            |(used, entry): &&(Instant, EntryRef)| table.entry(entry.slot).map(|entry| entry.used()) == Some(*used);
-        batch.iter().filter(same).map(|(_, entry)| *entry).collect()
+        let now = |entry: &EntryRef| table.entry(entry.slot).map(|entry| entry.used());
+        let same = batch.iter().filter(|(used, entry, _)| now(entry) == Some(*used));
+        same.map(|(_, entry, _)| *entry).collect()
     }
 
     fn remove_expired(&self) {
@@ -203,6 +208,18 @@ impl Inside {
         let written = anew.write();
         self.index().end_rewrite(written)
     }
+}
+
+/// How many of these entries are evicted at once. A few large ones may be all that there is, so they go one by one. Blobs
+/// that other entries need, too, free nothing: the rest of the excess is seen afterwards.
+fn count_due(unused: &[(Instant, EntryRef, u64)], excess: u64) -> usize {
+    let mut freed = 0;
+    let due = unused.iter().take(BATCH).take_while(|(.., most)| {
+        let is_due = freed < excess;
+        freed += most;
+        is_due
+    });
+    due.count()
 }
 
 fn is_full_disk(error: &io::Error) -> bool {

@@ -66,8 +66,6 @@ const BLOBS: &str = "blobs";
 const VOLUMES: &str = "volumes";
 /// How long a blob is kept without an entry that needs it.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// How many entries are evicted at once.
-const BATCH: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -258,7 +256,7 @@ impl Store {
         let inside = self.inside();
         let now = inside.clock.now();
         let oldest = now.saturating_sub(clock::milliseconds(age));
-        inside.evict(oldest, BATCH, |_, _| true, || false)
+        inside.evict(oldest, |_, _| true, || u64::MAX)
     }
 
     /// Sets the limit. What exceeds it is evicted in the background.
