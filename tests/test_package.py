@@ -171,19 +171,20 @@ class TestWheel:
 		del plain["WAF_PREFORK_SUMMARY"]
 		plain.pop("WAFD", None)
 		run(["waf", "configure", "build"], plain, folder)
-		assert "1 hit" in run(["waf", "clean", "build"], plain, folder).stderr
+		assert "1 hit" in run(["waf", "clean", "build"], plain, folder).stdout
+
+
+@pytest.fixture(scope="session")
+def packages(environ: Dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> List[pathlib.Path]:
+	"""Debian's packages, made with the cargo in PATH."""
+	find("dh", "debhelper")
+	find("dh_python3", "dh-python")
+	tree = copy_tree(tmp_path_factory.mktemp("debian") / "tree")
+	run(["dpkg-buildpackage", "-b", "-us", "-uc", "-d"], environ, tree)
+	return sorted(x for x in tree.parent.glob("*.deb") if "-dbgsym" not in x.name)
 
 
 class TestDebian:
-	@pytest.fixture(scope="class")
-	def packages(self, environ, tmp_path_factory) -> List[pathlib.Path]:
-		"""Debian's packages, made with the cargo in PATH."""
-		find("dh", "debhelper")
-		find("dh_python3", "dh-python")
-		tree = copy_tree(tmp_path_factory.mktemp("debian") / "tree")
-		run(["dpkg-buildpackage", "-b", "-us", "-uc", "-d"], environ, tree)
-		return sorted(x for x in tree.parent.glob("*.deb") if "-dbgsym" not in x.name)
-
 	def test_policy(self, packages):
 		"""lintian finds no mistake in them."""
 		(changes,) = packages[0].parent.glob("*.changes")
