@@ -58,6 +58,7 @@ NATIVE = (
 	"tests/test_house.py",
 	"tests/test_killed_engines.py",
 	"tests/test_package.py",
+	"tests/test_memory.py",
 	"tests/test_parked*.py",
 	"tests/test_realbuilds.py",
 	"tests/test_serve*.py",
