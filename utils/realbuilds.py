@@ -107,7 +107,7 @@ class Campaign:
 		sources = real.find_sources(self.options.sources)
 		course = Course(real, sources, flags, work, self.options.jobs, self.progress.begin)
 		try:
-			if any(contender.reference == Mapped.name for contender in self.contenders):
+			if any(Mapped.name in contender.references for contender in self.contenders):
 				course.run(Mapped())
 			for turn in range(self.options.repeat):
 				first, *others = self.contenders

@@ -4,6 +4,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from benchmark.cache import CompilerCache, Wafcc
@@ -89,9 +90,9 @@ class Course:
 		values = builds.build(place)
 		digests = digests_of(pathlib.Path(self.work, place))
 		self.made.setdefault(builds.contender.name, {})[step] = digests
-		reference = self.made[builds.contender.reference]
-		wanted = reference.get(step) or reference[SAME[step]]
-		differing = sorted(x for x in {*digests, *wanted} if digests.get(x) != wanted.get(x))
+		right = [made.get(step) or made[SAME[step]] for made in map(self.made.__getitem__, builds.contender.references)]
+		names = sorted({*digests, *(name for one in right for name in one)})
+		differing = [name for name in names if digests.get(name) not in [one.get(name) for one in right]]
 		return Done(step=step, configure=configured, outputs=len(digests), differing=differing, **values)
 
 
@@ -110,7 +111,7 @@ class Builds:
 		"""Make a checkout in which all is new, and configure it; the seconds that this took."""
 		folder = os.path.join(self.course.work, place)
 		shutil.rmtree(folder, ignore_errors=True)
-		shutil.copytree(self.course.sources, folder, symlinks=True, copy_function=copy_anew)
+		shutil.copytree(self.course.sources, folder, symlinks=True, copy_function=Copy().copy)
 		return sum(value.wall for value in self.do(place, self.course.real.configure(self.setup(place))))
 
 	def build(self, place: str) -> Dict[str, Any]:
@@ -150,10 +151,20 @@ class Builds:
 		return [int(lines["direct_cache_hit"]) + int(lines["preprocessed_cache_hit"]), int(lines["cache_miss"])]
 
 
-def copy_anew(source: str, target: str) -> None:
-	"""Copy a file with the present time, as a fresh checkout has it."""
-	shutil.copyfile(source, target)
-	shutil.copymode(source, target)
+class Copy:
+	"""
+	A checkout that is made now: all its files have one time.
+
+	With times of their own, make would take what the authors have generated for older than what it was made of.
+	"""
+
+	def __init__(self) -> None:
+		self.now = time.time()
+
+	def copy(self, source: str, target: str) -> None:
+		shutil.copyfile(source, target)
+		shutil.copymode(source, target)
+		os.utime(target, (self.now, self.now))
 
 
 def digests_of(folder: pathlib.Path) -> Digests:
