@@ -26,6 +26,8 @@ SAME = {"warm": "cold", "back": "cold"}
 LINKED = (b"\x7fELF", b"!<arch>\n")
 """How objects, libraries and programs begin."""
 EDIT = "\nextern int edited_by_a_benchmark;\n"
+DRAWN = "CMakeDetermineCompilerABI_"
+"""CMake compiles such probes in folders whose names it draws, and debug information has these names."""
 AT = "one"
 ELSEWHERE = "another/place"
 
@@ -173,7 +175,7 @@ def digests_of(folder: pathlib.Path) -> Digests:
 	for path, _, names in os.walk(folder):
 		for name in names:
 			file = os.path.join(path, name)
-			if os.path.islink(file) or not os.path.isfile(file):
+			if os.path.islink(file) or not os.path.isfile(file) or name.startswith(DRAWN):
 				continue
 			with open(file, "rb") as f:
 				content = f.read(len(LINKED[1]))
