@@ -91,7 +91,7 @@ def use(request: pytest.FixtureRequest) -> str:
 
 @each
 def test_stale_results(cc: str, use: str, lab: Lab) -> None:
-	"""Whatever happens to a precompiled header and its parts, a compile is as without the cache."""
+	"""If a precompiled header or its parts change, a compile gives what it gives without the cache."""
 	if use == "include" and cc != "gcc":
 		pytest.skip("clang uses precompiled headers by an option only")
 	project = Project(lab, cc, use)

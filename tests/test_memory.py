@@ -123,7 +123,7 @@ def eaters(
 
 
 def test_commands_together_stay_within_the_size(eaters: Eaters) -> None:
-	"""Known commands run side by side, but never more than fit, and the last line tells of those that waited."""
+	"""Known commands run at once if they fit into memory. The last line says how many have waited."""
 	eaters.build("configure", "build", "-j8", "--memory=200M")
 	run = eaters.build("clean", "build", "-j8", "--memory=200M")
 	assert 100 < run.most <= 200

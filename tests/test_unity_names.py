@@ -250,7 +250,7 @@ def test_a_header_that_asks_for_a_macro(tmp_path: Any, one: str, a: str, b: str,
 
 
 def test_a_header_that_includes_what_it_asks_for(tmp_path: Any) -> None:
-	"""It reads the same in all sources, whatever else they include, and in whichever order."""
+	"""It means the same in all sources. What else they include, and in which order, does not matter."""
 	files = {
 		"two.h": '#ifndef TWO_H\n#define TWO_H\n#include "one.h"\nWIDE;\n#endif\n',
 		"one.h": ONE % "",

@@ -20,7 +20,7 @@ pub enum Counter {
     Miss(MissReason),
     Uncached(UncachedReason),
     Unstored(UnstoredReason),
-    /// A command of a configure test, which is also counted as what it is.
+    /// A command of a configure test. It is counted as a hit, a miss or uncached, too.
     OfConfigure(Known),
     Audited,
     Different,

@@ -5,7 +5,7 @@
 //! A command starts if its estimate fits beside what the running commands still may take. A running command counts with
 //! its estimate, or with what it uses if that is more. These rules keep every build going:
 //!
-//! - While no command is counted, one starts, whatever its estimate is.
+//! - If no command is counted, the next one starts, also if its estimate is larger than what is available.
 //! - A build that a counted command has started may always run one command: the other one waits for it.
 //! - A command that others have overtaken `MOST_OVERTAKEN` times lets no other start before it.
 //! - A command starts without room when it has waited for `PATIENCE`, and no counted command has ended in that time.

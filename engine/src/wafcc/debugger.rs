@@ -31,11 +31,12 @@ impl Debugger {
         }
     }
 
-    /// gdb takes a folder as it is, up to the end of the line. lldb splits it at blanks, unless it is quoted.
-    fn line(self, folder: &Path) -> String {
+    /// Both split the line at blanks, unless they are in quotes.
+    fn line(self, folder: &str) -> String {
+        let folder = folder.replace('\\', r"\\").replace('"', "\\\"");
         match self {
-            Debugger::Gdb => format!("set substitute-path . {}", folder.display()),
-            Debugger::Lldb => format!("settings set target.source-map . \"{}\"", folder.display()),
+            Debugger::Gdb => format!("set substitute-path . \"{folder}\""),
+            Debugger::Lldb => format!("settings set target.source-map . \"{folder}\""),
         }
     }
 }
@@ -43,11 +44,12 @@ impl Debugger {
 /// Writes the line of one debugger into its file, or prints the lines of both.
 pub fn tell(settings: &Settings, file: Option<OsString>) -> Result<(), String> {
     let folder = find_folder(settings)?;
+    let folder = writable(&folder)?;
     let Some(file) = file.map(PathBuf::from) else {
-        let lines = [Debugger::Gdb, Debugger::Lldb].map(|debugger| debugger.line(&folder) + "\n");
+        let lines = [Debugger::Gdb, Debugger::Lldb].map(|debugger| debugger.line(folder) + "\n");
         return print(lines.concat());
     };
-    let line = Debugger::of(&file)?.line(&folder);
+    let line = Debugger::of(&file)?.line(folder);
     let text = settings_file::read(&file)?.unwrap_or_default();
     regular::rewrite(&file, &change(&text, &line)).map_err(|error| format!("write {}: {error}", file.display()))
 }
@@ -62,6 +64,12 @@ fn find_folder(settings: &Settings) -> Result<PathBuf, String> {
     found.ok_or_else(|| {
         "this folder is in no checkout: there is no version control, and no build file; set base_dir".to_owned()
     })
+}
+
+/// The folder's name. With a line break in it, the rest of the name would be a command to the debugger.
+fn writable(folder: &Path) -> Result<&str, String> {
+    let name = folder.to_str().filter(|name| !name.contains(char::is_control));
+    name.ok_or_else(|| format!("{folder:?}: no debugger can be told a folder of this name: rename it"))
 }
 
 /// The text with the line at its end, in place of a line that was written before.
@@ -88,6 +96,19 @@ mod tests {
         assert_eq!(Debugger::of(Path::new("a b/.lldbinit-code")), Ok(Debugger::Lldb));
         for name in ["", "/", "gdb/init", ".profile"] {
             assert!(Debugger::of(Path::new(name)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_one_line() {
+        let name = writable(Path::new("/a b/\"c\\")).unwrap();
+        assert_eq!(Debugger::Gdb.line(name), r#"set substitute-path . "/a b/\"c\\""#);
+        assert_eq!(
+            Debugger::Lldb.line(name),
+            r#"settings set target.source-map . "/a b/\"c\\""#
+        );
+        for name in ["/a\nshell date", "/a\u{1b}[2J"] {
+            assert!(writable(Path::new(name)).is_err(), "{name:?}");
         }
     }
 
