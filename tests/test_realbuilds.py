@@ -9,9 +9,9 @@ from typing import List
 import pytest
 from conftest import ROOT
 from debian.sources import find_archive, sources_of, unpack
-from real.contender import Contender, Mapped, Ours
-from real.course import STEPS, Course, Done
-from real.project import Real, with_make
+from projects.contender import Contender, Mapped, Ours
+from projects.project import Real, with_make
+from projects.trial import STEPS, Done, Trial
 
 PROGRAM = str(ROOT / "utils" / "realbuilds.py")
 MAKEFILE = """\
@@ -31,21 +31,21 @@ SMALL = Real("small", "small-*", "one.h", lambda setup: [], with_make(), ("make"
 
 
 @pytest.fixture
-def course(project, engine: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+def trial(project, engine: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
 	monkeypatch.setenv("WAFD", engine)
 	(tmp_path / "work").mkdir()
-	return Course(SMALL, project(FILES), "-O2 -g", str(tmp_path / "work"), 2, lambda text: None)
+	return Trial(SMALL, project(FILES), "-O2 -g", str(tmp_path / "work"), 2, lambda text: None)
 
 
 def by_step(done: List[Done]) -> "dict[str, Done]":
 	return {one.step: one for one in done}
 
 
-def test_all_steps(course: Course) -> None:
+def test_all_steps(trial: Trial) -> None:
 	"""Ours hits in the same folder, after an edit that is taken back, and in another checkout, with the same bytes."""
-	assert [one.step for one in course.run(Mapped())] == ["cold", "edit", "other"]
-	course.run(Contender())
-	ours = by_step(course.run(Ours()))
+	assert [one.step for one in trial.run(Mapped())] == ["cold", "edit", "other"]
+	trial.run(Contender())
+	ours = by_step(trial.run(Ours()))
 	assert list(ours) == list(STEPS)
 	assert {step: (one.hits, one.misses) for step, one in ours.items()} == {
 		"cold": (0, 2),
@@ -58,13 +58,13 @@ def test_all_steps(course: Course) -> None:
 	assert {one.outputs for one in ours.values()} == {3}
 
 
-def test_other_bytes_are_told(course: Course) -> None:
+def test_other_bytes_are_told(trial: Trial) -> None:
 	"""Results that name the checkout differ from those of the stock tools with a prefix map."""
-	course.run(Contender())
-	(cold, *_) = course.run(Mapped())
-	course.made[Mapped.name]["cold"] = course.made["stock"]["cold"]
+	trial.run(Contender())
+	(cold, *_) = trial.run(Mapped())
+	trial.made[Mapped.name]["cold"] = trial.made["stock"]["cold"]
 	assert cold.differing == []
-	assert by_step(course.run(Ours()))["cold"].differing == ["a.o", "app", "b.o"]
+	assert by_step(trial.run(Ours()))["cold"].differing == ["a.o", "app", "b.o"]
 
 
 def test_mistakes_are_one_line() -> None:

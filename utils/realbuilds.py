@@ -17,6 +17,7 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Optional
 
+from benchmark.arguments import names
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.machine import cores, describe_machine, load
 from benchmark.mistake import Failed, Mistake
@@ -24,9 +25,9 @@ from benchmark.progress import Progress
 from benchmark.session import adopt_orphans, end_children
 from benchmark.table import layout, number
 from debian.sources import fetch
-from real.contender import Contender, Mapped, find_contenders
-from real.course import STEPS, Course, Done
-from real.project import PROJECTS, Real
+from projects.contender import Contender, Mapped, find_contenders
+from projects.project import PROJECTS, Real
+from projects.trial import STEPS, Done, Trial
 
 TREE = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = ("-O2", "-O2 -g")
@@ -51,8 +52,8 @@ class Parser(argparse.ArgumentParser):
 		look = argparse.RawDescriptionHelpFormatter
 		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
 		known = ", ".join(real.package for real in PROJECTS)
-		self.add_argument("--projects", type=words, metavar="A,B", help="of %s (default all)" % known)
-		self.add_argument("--contenders", type=words, metavar="A,B", help="default all that are here: --list")
+		self.add_argument("--projects", type=names, metavar="A,B", help="of %s (default all)" % known)
+		self.add_argument("--contenders", type=names, metavar="A,B", help="default all that are here: --list")
 		self.add_argument(
 			"--flags", action="append", metavar="FLAGS", help="default %s, one after the other" % (FLAGS,)
 		)
@@ -64,10 +65,6 @@ class Parser(argparse.ArgumentParser):
 		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each step")
 		self.add_argument("--fetch", action="store_true", help="fetch the sources, and end")
 		self.add_argument("--list", action="store_true", help="list projects and contenders, and end")
-
-
-def words(text: str) -> List[str]:
-	return [word for word in text.split(",") if word]
 
 
 def choose(known: Dict[str, Any], wanted: Optional[List[str]], option: str) -> List[Any]:
@@ -105,16 +102,16 @@ class Campaign:
 
 	def measure(self, real: Real, flags: str, work: str) -> None:
 		sources = real.find_sources(self.options.sources)
-		course = Course(real, sources, flags, work, self.options.jobs, self.progress.begin)
+		trial = Trial(real, sources, flags, work, self.options.jobs, self.progress.begin)
 		try:
 			if any(Mapped.name in contender.references for contender in self.contenders):
-				course.run(Mapped())
+				trial.run(Mapped())
 			for turn in range(self.options.repeat):
 				first, *others = self.contenders
 				# the stock tools come first, since the others are compared with them
 				begin = turn % max(len(others), 1)
 				for contender in [first, *others[begin:], *others[:begin]]:
-					for done in course.run(contender):
+					for done in trial.run(contender):
 						self.keep(real, flags, contender, turn, done)
 		except Failed as e:
 			self.leave_out("%s %s" % (real.package, flags), "\n".join([str(e), *e.quote()]))
@@ -138,10 +135,10 @@ class Campaign:
 	def table(self, real: Real, flags: str) -> str:
 		"""Medians of a project: seconds, and their ratio to the newest ccache, or else to the stock tools."""
 		here = [value for value in self.values if (value["project"], value["flags"]) == (real.package, flags)]
-		names = list(dict.fromkeys(value["contender"] for value in here))
-		against = next((name for name in names if name.startswith("ccache")), "stock")
+		built = list(dict.fromkeys(value["contender"] for value in here))
+		against = next((name for name in built if name.startswith("ccache")), "stock")
 		rows = []
-		for name in names:
+		for name in built:
 			for step in STEPS:
 				mine = [value for value in here if (value["contender"], value["step"]) == (name, step)]
 				theirs = [value for value in here if (value["contender"], value["step"]) == (against, step)]

@@ -48,6 +48,10 @@ class CompilerCache:
 		"""The number of commands that it has answered; None if it does not count them."""
 		return None
 
+	def misses(self) -> Optional[int]:
+		"""The number of commands for which it had no answer; None if it does not count them."""
+		return None
+
 	def ask(self, *args: str) -> str:
 		"""The output of its own command line."""
 		env = dict(self.base, **self.environment)
@@ -87,8 +91,15 @@ class Ccache(CompilerCache):
 		self.environment = {"CCACHE_DIR": folder, "CCACHE_CONFIGPATH": os.path.join(folder, "ccache.conf")}
 
 	def hits(self) -> int:
-		counts = dict(line.split("\t")[:2] for line in self.ask("--print-stats").splitlines())
-		return int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+		counts = self.counts()
+		return counts["direct_cache_hit"] + counts["preprocessed_cache_hit"]
+
+	def misses(self) -> int:
+		return self.counts()["cache_miss"]
+
+	def counts(self) -> Dict[str, int]:
+		lines = [line.split("\t") for line in self.ask("--print-stats").splitlines()]
+		return {fields[0]: int(fields[1]) for fields in lines}
 
 
 class Sccache(CompilerCache):
@@ -138,6 +149,9 @@ class Wafcc(CompilerCache):
 
 	def hits(self) -> int:
 		return self.counts()["hits"]
+
+	def misses(self) -> int:
+		return sum(self.counts()["misses"].values())
 
 	def counts(self) -> Dict[str, Any]:
 		return json.loads(self.ask("--show-stats", "--json"))

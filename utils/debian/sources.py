@@ -5,7 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import Callable, Iterator, List, Sequence
+from typing import Callable, Iterator, Sequence
 
 from benchmark.mistake import Failed, Mistake
 
@@ -100,8 +100,3 @@ def sources_of(file: pathlib.Path) -> Iterator[str]:
 			yield re.sub(r"^Types:.*", "Types: deb-src", line)
 		elif re.match(r"deb\s", line):
 			yield "deb-src" + line[3:]
-
-
-def names_of(folder: pathlib.Path) -> List[str]:
-	"""The folders of sources that are there."""
-	return sorted(path.name for path in folder.glob("*-*") if path.is_dir()) if folder.is_dir() else []

@@ -10,7 +10,7 @@ import hashlib
 from typing import Callable, Container, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import declarations, names
-from .asking import NOTHING, Asking, View
+from .views import NOTHING, View, Views
 
 UNIT = 1 << 16
 """The weight of a group at most."""
@@ -208,9 +208,9 @@ class Source(NamedTuple):
 class Piece:
 	"""Sources that can be compiled as one."""
 
-	def __init__(self, is_cxx: bool, asking: Asking, can_push: bool = True) -> None:
+	def __init__(self, is_cxx: bool, views: Views, can_push: bool = True) -> None:
 		self.is_cxx = is_cxx
-		self.asking = asking
+		self.known_views = views
 		self.can_push = can_push
 		"""Whether the compiler can save and restore macros."""
 		self.members: List[Source] = []
@@ -250,13 +250,13 @@ class Piece:
 				found = self.find_noticed(source, file, spaces)
 				if found:
 					return found
-			elif self.views.get(file.path, NOTHING) != self.asking.see(source, file):
+			elif self.views.get(file.path, NOTHING) != self.known_views.see(source, file):
 				return self.tell_view(source, file)
 		return ""
 
 	def tell_view(self, source: Source, file: File) -> str:
 		"""Why a header that was read does not mean what it means to a source, as words for the user."""
-		were, are = self.views.get(file.path, NOTHING), self.asking.see(source, file)
+		were, are = self.views.get(file.path, NOTHING), self.known_views.see(source, file)
 		for owner in sorted(were.definers ^ are.definers):
 			return "macros of %s, for which %s asks" % (owner, file.path)
 		return "%s, for which %s asks" % (min(were.foreign ^ are.foreign), file.path)
@@ -304,15 +304,15 @@ class Piece:
 		"""Tell whether a file sees a macro of a header also if its source is compiled alone."""
 		if not has_guarded(source, left.owner):
 			return False
-		is_other = file is not source.file and left.owner in self.asking.find(source, file).definers
-		return not is_other or self.asking.comes_before(source, left.owner, file.path)
+		is_other = file is not source.file and left.owner in self.known_views.find(source, file).definers
+		return not is_other or self.known_views.comes_before(source, left.owner, file.path)
 
 	def add(self, source: Source) -> None:
 		self.members.append(source)
 		reach = set(source.headers)
 		for path in reach - self.files:
 			file = source.headers[path]
-			asked, seen = self.asking.find(source, file), self.asking.see(source, file)
+			asked, seen = self.known_views.find(source, file), self.known_views.see(source, file)
 			view = View(seen.definers | (asked.definers & self.files), seen.foreign | (asked.foreign & self.foreign))
 			if view != NOTHING:
 				self.views[path] = view
@@ -404,9 +404,9 @@ def plan(
 	found: List[List[int]] = []
 	latest: Optional[Piece] = None
 	starting = {i for i, source in enumerate(sources) if source.starts(is_cxx)}
-	asking = Asking(sources)
+	views = Views(sources)
 	ends = {
-		i for i, source in enumerate(sources) if Piece(is_cxx, asking, can_push).find_end(source) and i not in starting
+		i for i, source in enumerate(sources) if Piece(is_cxx, views, can_push).find_end(source) and i not in starting
 	}
 	# sources after which nothing may come are put at the ends
 	for i in [*(i for i in range(len(sources)) if i not in ends), *sorted(ends)]:
@@ -419,7 +419,7 @@ def plan(
 			group = pieces.setdefault(cuts[i], [])
 			number, reason = find_piece([each for each, _ in group], source, latest if i in starting else None)
 			if number == len(group):
-				group.append((Piece(is_cxx, asking, can_push), []))
+				group.append((Piece(is_cxx, views, can_push), []))
 				found.append(group[-1][1])
 			piece, members = group[number]
 			piece.add(source)

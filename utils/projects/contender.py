@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from typing import Dict, List, Optional, Tuple
 
 from benchmark.cache import Ccache, CompilerCache, Wafcc
 from benchmark.interpreter import ROOT
+from benchmark.machine import version_of
 from benchmark.mistake import Mistake
 
 WAFX = "import sys; sys.path.append(%r); from waflib_extras import wafx; wafx.main()" % ROOT
@@ -61,9 +61,8 @@ class AnyCcache(Contender):
 		self.name = name
 
 	def open(self, folder: str, env: Dict[str, str]) -> Optional[CompilerCache]:
-		cache = Ccache(folder, env)
-		cache.find = lambda: self.program  # type: ignore[method-assign]
-		return cache
+		chosen = type("Chosen", (Ccache,), {"program": self.program})
+		return chosen(folder, env)
 
 	def launcher(self) -> str:
 		return self.program
@@ -101,18 +100,10 @@ def find_contenders(ccaches: List[str]) -> Dict[str, Contender]:
 	known = {}
 	for program in programs:
 		if os.access(program, os.X_OK):
-			known[version_of(program)] = os.path.realpath(program)
+			known[version_of(program, "--version").split()[-1]] = os.path.realpath(program)
 		elif ccaches:
 			raise Mistake("--ccache: %s is no program" % program)
 	for version in sorted(known, key=lambda text: [int(x) for x in text.split(".") if x.isdigit()], reverse=True):
 		found["ccache-" + version] = AnyCcache(known[version], "ccache-" + version)
 	found["wafcc"] = Ours()
 	return found
-
-
-def version_of(ccache: str) -> str:
-	try:
-		told = subprocess.run([ccache, "--version"], stdout=subprocess.PIPE, encoding="utf-8", timeout=30, check=True)
-	except (OSError, subprocess.SubprocessError) as e:
-		raise Mistake("%s --version: %s" % (ccache, e)) from None
-	return told.stdout.split("\n")[0].split()[-1]

@@ -1,15 +1,15 @@
 """What is done with a project: it is built, edited, and built again in the same folder and in another checkout."""
 
-import hashlib
 import os
 import pathlib
 import shutil
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from benchmark.cache import CompilerCache, Wafcc
+from benchmark.cache import CompilerCache
 from benchmark.meter import Command, measure
 from benchmark.mistake import Failed
+from benchmark.project import digest_of
 
 from .contender import Contender
 from .project import Lines, Real, Setup
@@ -49,7 +49,7 @@ class Done(NamedTuple):
 	"""The outputs that are not as the stock tools make them in the same place."""
 
 
-class Course:
+class Trial:
 	"""All steps of a project with some flags."""
 
 	def __init__(
@@ -101,56 +101,46 @@ class Course:
 class Builds:
 	"""The builds of one contender."""
 
-	def __init__(
-		self, course: Course, contender: Contender, cache: Optional[CompilerCache], env: Dict[str, str]
-	) -> None:
-		self.course = course
+	def __init__(self, trial: Trial, contender: Contender, cache: Optional[CompilerCache], env: Dict[str, str]) -> None:
+		self.trial = trial
 		self.contender = contender
 		self.cache = cache
 		self.env = {**env, **(cache.environment if cache else {})}
 
 	def configure(self, place: str) -> float:
 		"""Make a checkout in which all is new, and configure it; the seconds that this took."""
-		folder = os.path.join(self.course.work, place)
+		folder = os.path.join(self.trial.work, place)
 		shutil.rmtree(folder, ignore_errors=True)
-		shutil.copytree(self.course.sources, folder, symlinks=True, copy_function=Copy().copy)
-		return sum(value.wall for value in self.do(place, self.course.real.configure(self.setup(place))))
+		shutil.copytree(self.trial.sources, folder, symlinks=True, copy_function=Copy().copy)
+		return sum(value.wall for value in self.do(place, self.trial.real.configure(self.setup(place))))
 
 	def build(self, place: str) -> Dict[str, Any]:
-		before = self.counts()
-		readings = self.do(place, self.course.real.build(self.setup(place)))
-		after = self.counts()
-		hits, misses = (None if a is None or b is None else a - b for a, b in zip(after, before))
+		hits, misses = self.count()
+		readings = self.do(place, self.trial.real.build(self.setup(place)))
+		if hits is not None and misses is not None:
+			later = self.count()
+			hits, misses = (later[0] or 0) - hits, (later[1] or 0) - misses
 		used = sum(value.used.user + value.used.system for value in readings)
 		return {"wall": sum(value.wall for value in readings), "processor": used, "hits": hits, "misses": misses}
 
 	def setup(self, place: str) -> Setup:
-		folder = os.path.join(self.course.work, place)
-		flags = " ".join([self.course.flags, self.contender.flags(folder)]).strip()
-		return Setup(folder, flags, self.course.jobs, self.contender.launcher(), self.contender.waf)
+		folder = os.path.join(self.trial.work, place)
+		flags = " ".join([self.trial.flags, self.contender.flags(folder)]).strip()
+		return Setup(folder, flags, self.trial.jobs, self.contender.launcher(), self.contender.waf)
+
+	def count(self) -> Tuple[Optional[int], Optional[int]]:
+		"""The hits and the misses so far."""
+		return (self.cache.hits(), self.cache.misses()) if self.cache else (None, None)
 
 	def do(self, place: str, lines: Lines) -> List[Any]:
 		setup = self.setup(place)
-		variables = self.course.real.environment(setup._replace(launcher="") if setup.waf and self.is_waf else setup)
+		# our tools are in a project's own Waf, so no wrapper is before the compiler
+		is_inside = bool(setup.waf) and self.trial.real.has_waf
+		variables = self.trial.real.environment(setup._replace(launcher="") if is_inside else setup)
 		env = {**self.env, **variables, **self.contender.environment(setup.folder)}
-		output = os.path.join(self.course.work, "output")
+		output = os.path.join(self.trial.work, "output")
 		pids = self.cache.pids if self.cache else list
 		return [measure(Command(argv, setup.folder, env), output, pids) for argv in lines]
-
-	@property
-	def is_waf(self) -> bool:
-		"""Whether the project brings its own Waf: then our tools are in that, and no wrapper is before the compiler."""
-		return (self.course.sources / "waf").exists() or (self.course.sources / "buildtools" / "bin" / "waf").exists()
-
-	def counts(self) -> List[Optional[int]]:
-		"""The hits and the misses so far."""
-		if self.cache is None:
-			return [None, None]
-		if isinstance(self.cache, Wafcc):
-			told = self.cache.counts()
-			return [told["hits"], sum(told["misses"].values())]
-		lines = dict(line.split("\t")[:2] for line in self.cache.ask("--print-stats").splitlines())
-		return [int(lines["direct_cache_hit"]) + int(lines["preprocessed_cache_hit"]), int(lines["cache_miss"])]
 
 
 class Copy:
@@ -178,10 +168,9 @@ def digests_of(folder: pathlib.Path) -> Digests:
 			if os.path.islink(file) or not os.path.isfile(file) or name.startswith(DRAWN):
 				continue
 			with open(file, "rb") as f:
-				content = f.read(len(LINKED[1]))
-				if content.startswith(LINKED):
-					content += f.read()
-					found[os.path.relpath(file, folder)] = hashlib.sha256(content).hexdigest()
+				is_linked = f.read(len(LINKED[1])).startswith(LINKED)
+			if is_linked:
+				found[os.path.relpath(file, folder)] = digest_of(file)
 	if not found:
 		raise Failed("nothing was built in %s" % folder)
 	return found

@@ -39,6 +39,8 @@ class Real(NamedTuple):
 	packages: str = ""
 	"""Debian's packages that it needs beside a compiler."""
 	variables: Tuple[Tuple[str, str], ...] = ()
+	has_waf: bool = False
+	"""Whether it brings a Waf of its own."""
 
 	def missing(self) -> Optional[str]:
 		lacks = [program for program in self.needs if not shutil.which(program)]
@@ -143,6 +145,7 @@ PROJECTS = (
 		("bison",),
 		"bison python3-dev libssl-dev",
 		STEADY,
+		has_waf=True,
 	),
 	Real(
 		"jackd2",
@@ -153,6 +156,7 @@ PROJECTS = (
 		("pypy3",),
 		"pypy3",  # its Waf 2.0.12 is too old for Python 3.11
 		STEADY,
+		has_waf=True,
 	),
 	Real(
 		"samba",
@@ -163,5 +167,6 @@ PROJECTS = (
 		("flex", "bison", "xsltproc"),
 		"flex bison xsltproc docbook-xsl libgnutls28-dev libparse-yapp-perl libjansson-dev libreadline-dev zlib1g-dev",
 		STEADY,
+		has_waf=True,
 	),
 )

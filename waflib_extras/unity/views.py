@@ -21,7 +21,7 @@ class View(NamedTuple):
 NOTHING = View(frozenset(), frozenset())
 
 
-class Asking:
+class Views:
 	"""The headers of a plan that ask for macros of others. What a header includes itself is not another one."""
 
 	def __init__(self, sources: Sequence["Source"]) -> None:
