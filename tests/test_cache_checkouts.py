@@ -150,10 +150,10 @@ def test_a_debugger_finds_the_sources(lab: Lab) -> None:
 	"""`wafcc --debugger-settings` writes the line with which gdb shows a source, wherever gdb is started."""
 	if not shutil.which("gdb"):
 		pytest.skip("apt-get install gdb")
-	top = lab.folder / "one more"
+	top = lab.folder / "one"
 	(top / ".git").mkdir(parents=True)
 	(top / "build").mkdir()
-	lab.write("one more/x.c", "int main(void) {\n\treturn 7;\n}\n")
+	lab.write("one/x.c", "int main(void) {\n\treturn 7;\n}\n")
 	for command in ("gcc -g ../x.c -c -o x.o", "gcc x.o -o app"):
 		environ = {**lab.environ, **SHARED}
 		subprocess.run([lab.wafcc, *command.split()], cwd=top / "build", env=environ, check=True)
