@@ -6,9 +6,10 @@ import pathlib
 import signal
 import subprocess
 import time
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, Tuple
 
 import pytest
+from benchmark.session import status_of
 from cache_support import PATIENCE, Lab
 
 SOURCE = '#include "gate.h"\nint value = VALUE;\n'
@@ -45,23 +46,29 @@ class Sandbox(Lab):
 	def is_compiling(self) -> bool:
 		"""Wait until a compiler has been at the gate for a while: at other times only its driver knows its file."""
 		for _ in range(5):
-			stats = [pathlib.Path(f"/proc/{pid}/stat").read_text() for pid in self.find_compilers()]
-			if not any("(cc1) S" in stat for stat in stats):
+			if not any(name == "cc1" and state_of(pid) == "S" for pid, name in self.find_compilers().items()):
 				return False
 			time.sleep(0.01)
 		return True
 
-	def find_compilers(self) -> List[int]:
-		"""Processes that work in the folder."""
-		found = []
+	def find_compilers(self) -> Dict[int, str]:
+		"""Processes that work in the folder, with the names of their programs."""
+		found = {}
 		for entry in pathlib.Path("/proc").iterdir():
 			try:
 				if entry.name.isdecimal() and os.readlink(entry / "cwd") == str(self.folder):
 					name = (entry / "comm").read_text().strip()
-					found += [int(entry.name)] if name in ("gcc", "cc1", "as") else []
+					if name in ("gcc", "cc1", "as"):
+						found[int(entry.name)] = name
 			except OSError:
 				continue
 		return found
+
+
+def state_of(pid: int) -> str:
+	"""The letter of a process's state; empty if it has ended meanwhile."""
+	status = status_of(pid)
+	return status.state if status else ""
 
 
 def wait_until(is_so: Callable[[], object], what: str) -> None:
@@ -101,12 +108,16 @@ def is_by_course(sandbox: Sandbox) -> bool:
 	"""A compiler without a driver runs."""
 	sandbox.close_gate()
 	child = sandbox.compile("b")
-	wait_until(lambda: sandbox.find_compilers(), "no compiler runs")
-	names = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in sandbox.find_compilers()}
-	with open(sandbox.folder / "gate.h", "w") as gate:
-		gate.write(OPEN)
-	sandbox.open_gate()
-	assert child.wait(PATIENCE) == 0
+	try:
+		wait_until(lambda: "cc1" in sandbox.find_compilers().values(), "no compiler runs")
+		names = set(sandbox.find_compilers().values())
+		with open(sandbox.folder / "gate.h", "w") as gate:
+			gate.write(OPEN)
+		sandbox.open_gate()
+		assert child.wait(PATIENCE) == 0
+	finally:
+		child.kill()
+		child.wait()
 	return names == {"cc1"}
 
 
@@ -122,7 +133,7 @@ def kill_both(engine: int, guardian: int) -> None:
 def stop_engine_and_kill_guardian(engine: int, guardian: int) -> None:
 	"""The stopped engine makes no other guardian; the next start kills it."""
 	os.kill(engine, signal.SIGSTOP)
-	wait_until(lambda: " T " in pathlib.Path(f"/proc/{engine}/stat").read_text(), "the engine is not stopped")
+	wait_until(lambda: state_of(engine) == "T", "the engine is not stopped")
 	os.kill(guardian, signal.SIGKILL)
 
 
