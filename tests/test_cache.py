@@ -219,6 +219,17 @@ def test_a_header_that_changes_and_comes_back(cc: str, lab: Lab) -> None:
 
 
 @each
+def test_a_source_that_was_written_right_before(cc: str, lab: Lab) -> None:
+	"""Configure tests write one and compile it at once, each in a folder of its own. What they make is stored all the same."""
+	verdicts = []
+	for number in range(24):
+		lab.write(f"test-{number}/conftest.c", f"int main(void) {{ return {number}; }}\n")
+		lab.run(f"{cc} -c conftest.c -o conftest.o", True, f"test-{number}")
+		verdicts.append(lab.explain(lab.folder / f"test-{number}/conftest.o"))
+	assert not any("not stored" in verdict for verdict in verdicts), verdicts
+
+
+@each
 def test_failures_are_not_remembered(cc: str, lab: Lab) -> None:
 	"""A compile that fails fails anew, with the same messages."""
 	lab.write("x.c", "int f(void) { return nothing; }\n")

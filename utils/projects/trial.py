@@ -25,7 +25,7 @@ SAME = {"warm": "cold", "back": "cold"}
 """Steps whose outputs are those of another one, so that the stock tools need not take them for the comparison."""
 LINKED = (b"\x7fELF", b"!<arch>\n")
 """How objects, libraries and programs begin."""
-EDIT = "\nextern int edited_by_a_benchmark;\n"
+EDIT = "\nstruct edited_by_a_benchmark;\n"
 DRAWN = "CMakeDetermineCompilerABI_"
 """CMake compiles such probes in folders whose names it draws, and debug information has these names."""
 AT = "one"

@@ -38,7 +38,7 @@ use crate::facts::file_view::FileView;
 use crate::facts::input::Input;
 use crate::facts::path::Place;
 use crate::facts::processor::{self, PROCESSOR};
-use crate::facts::status::Stamp;
+use crate::facts::status::{Stamp, Status};
 use crate::facts::world::{View, World};
 use crate::observe::access::Bytes;
 use crate::process::spawn::candidates;
@@ -333,8 +333,10 @@ impl Cache {
             }
         }
         // An input that was written in the tick in which the command starts is not trusted, and nothing would be stored.
-        // Links follow right after compiles, and some compiles right after the generator of a header.
-        if question.by_facts.is_some() || self.came_too_early(&question, &action, &key) {
+        // Links follow right after compiles, some compiles right after the generator of a header, and those of configure
+        // tests right after their source.
+        let is_early = question.by_facts.is_some() || self.came_too_early(&question, &action, &key);
+        if is_early || is_source_new(&question, &action) {
             Stamp::wait_for_next();
         }
         if missed.why == MissReason::New {
@@ -614,6 +616,13 @@ fn open_destinations(question: &Question, places: Vec<PathBuf>) -> Result<Vec<De
         Err(_) => Err(Some(path)),
     };
     places.into_iter().map(enter).collect()
+}
+
+/// Whether the source was written in the present tick of the clock.
+fn is_source_new(question: &Question, action: &Action) -> bool {
+    let Some(source) = &action.source else { return false };
+    let path = PathBuf::from(OsStr::from_bytes(&question.folder)).join(OsStr::from_bytes(source));
+    rustix::fs::stat(&path).is_ok_and(|stat| !Status::from(stat).is_older(Stamp::now()))
 }
 
 /// A stored dependency file in the form for this command.

@@ -109,6 +109,8 @@ pub struct Knowledge {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     pub key: Digest,
+    /// The file that it compiles, as the command names it.
+    pub source: Option<Bytes>,
     pub knows: Knowledge,
 }
 
@@ -179,6 +181,7 @@ impl Action {
         text.add(if rules.asks || is_shell { b"" } else { call.folder });
         Ok(Action {
             key: Digest::of(&text.0),
+            source: None,
             knows: Knowledge {
                 compiler: None,
                 outputs: Vec::new(),
@@ -206,6 +209,7 @@ impl Action {
         let base = sharing::base(&line, call.folder, call.bases);
         Ok(Action {
             key: key(call, &line, &outputs, base),
+            source: Some(line.source.clone()),
             knows: Knowledge {
                 compiler: Some(line.compiler),
                 statuses: match line.compiler {
