@@ -27,7 +27,9 @@ pub struct Statistics {
     /// Misses whose result was not stored, by reason.
     #[serde(rename = "not_stored")]
     pub unstored: Reasons,
-    /// How many of these commands belonged to configure tests: `hit`, `miss`, `uncached`.
+    /// How many of these commands belonged to configure tests: `hit`, `miss`, `uncached`. An engine
+    /// that was started by an older build does not tell.
+    #[serde(default)]
     pub configure: Reasons,
     /// Hits that were compiled again and compared.
     pub audited: u64,
