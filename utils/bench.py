@@ -73,7 +73,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		steps = plan(scenarios, lanes, options.repeat, options.jobs)
 		if options.parts:
 			steps = [step for step in steps if is_compared(step, settings["ablation"])]
-		refuse_idle(scenarios, steps)
+		refuse_idle(scenarios, steps, dict(left_out))
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
 		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
@@ -142,12 +142,14 @@ def lanes_for_scenarios(
 	return lanes_of(options, contenders, languages, workshop.path, workshop.environment)
 
 
-def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
+def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step], left_out: Dict[str, str]) -> None:
 	"""Refuse a scenario that no contender of this campaign can run."""
 	for scenario in scenarios:
 		if not any(step.scenario is scenario for step in steps):
 			able = [name for name, builder in contender.BUILDERS.items() if scenario.needs in builder.abilities]
-			raise Mistake("scenario %s: no contender can run it: add one of %s" % (scenario.name, ", ".join(able)))
+			reasons = list(dict.fromkeys(left_out[name] for name in able if name in left_out))
+			remedy = "; ".join(reasons) or "add one of %s" % ", ".join(able)
+			raise Mistake("scenario %s: no contender can run it: %s" % (scenario.name, remedy))
 
 
 def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:

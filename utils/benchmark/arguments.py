@@ -30,6 +30,7 @@ examples:
   bench.py flags --compilers g++,clang++ --weight realistic --contenders ninja+wafcc
   bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
   bench.py filesystems --commands 20000               ext4, xfs, btrfs, tmpfs and overlayfs under builds (as root)
+  bench.py memory --repeat 1                          builds within a limit of memory (as root)
   bench.py second-machine --size 50,100,15,5          a first build from a server that another machine has filled
   bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
                                                       two builds of the engine in turn

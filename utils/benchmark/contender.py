@@ -462,6 +462,7 @@ DEFAULT = (
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),
 	*(name for name in STORES if name not in SYNCED),
 	*FILE_SYSTEMS,
+	*MEMORIES,
 )
 
 
