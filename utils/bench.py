@@ -20,13 +20,14 @@ from benchmark.machine import cores, describe_machine
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
 from benchmark.plot import write_pictures
+from benchmark.precompiled import find_code
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
 from benchmark.scenario import COMMANDS, SCENARIOS, Scenario
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
-from benchmark.workshop import COMPILED, REAL, Workshop
+from benchmark.workshop import COMPILED, PRECOMPILED, REAL, Workshop
 
 
 def main(argv: Sequence[str]) -> int:
@@ -69,6 +70,8 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 			workshop.packages[kind] = found
 			flags = FLAGS[language] if options.flags is None else options.flags
 			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
+		if any(scenario.project == PRECOMPILED for scenario in scenarios):
+			workshop.code = find_code(options.sources, progress.say)
 		lanes = lanes_for_scenarios(options, contenders, scenarios, workshop)
 		steps = plan(scenarios, lanes, options.repeat, options.jobs)
 		if options.parts:
