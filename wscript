@@ -67,6 +67,7 @@ NATIVE = (
 	"tests/test_unity.py",
 	"tests/test_wafcc*.py",
 	"tests/test_wafx_projects.py",
+	"tests/test_wafx_versions.py",
 )
 
 

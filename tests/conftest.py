@@ -47,6 +47,7 @@ THOROUGH = (
 	"test_package.py",
 	"test_waf_soundness.py",
 	"test_wafx_projects.py",
+	"test_wafx_versions.py",
 )
 """Tests that take long: all of Waf's projects, campaigns, benchmarks, clones of the tree, frozen disks."""
 

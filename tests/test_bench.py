@@ -367,6 +367,13 @@ def test_list_names_everything() -> None:
 		assert re.search(r"^  %s  " % re.escape(name), text, re.MULTILINE)
 
 
+@pytest.mark.parametrize("name", scenario.SCENARIOS)
+def test_a_scenario_alone_has_contenders(name: str) -> None:
+	"""A command that names a scenario and no contender has some to run it with, if the machine has what they need."""
+	needed = scenario.SCENARIOS[name].needs
+	assert any(needed in contender.find_contender(one).abilities for one in contender.DEFAULT)
+
+
 def test_one_engine_for_each_environment(tmp_path: pathlib.Path) -> None:
 	"""Lanes share an engine when they want the same of it; any other wish makes an engine in a folder of its own."""
 	place = workshop.Workshop(str(tmp_path), {})

@@ -143,10 +143,10 @@ def start(folder: pathlib.Path, *args: str, **variables: str) -> "subprocess.Pop
 	)
 
 
-def finish(folder: pathlib.Path, started: "subprocess.Popen[str]") -> Done:
+def finish(folder: pathlib.Path, started: "subprocess.Popen[str]", patience: float = 90) -> Done:
 	"""Wait for a campaign."""
 	try:
-		out, err = started.communicate(timeout=90)
+		out, err = started.communicate(timeout=patience)
 	finally:
 		started.kill()
 	return Done(folder, started.returncode, out, err)

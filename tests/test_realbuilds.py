@@ -8,6 +8,7 @@ from typing import List
 
 import pytest
 from conftest import ROOT
+from debian import sources
 from debian.sources import find_archive, sources_of, unpack
 from projects.contender import Contender, Mapped, Ours
 from projects.project import Real, with_make
@@ -89,6 +90,15 @@ def test_settings_of_apt(tmp_path: pathlib.Path) -> None:
 	assert list(sources_of(tmp_path / "other")) == []
 
 
+def test_settings_for_another_release(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+	"""For another release, apt asks the machine's mirror for its sources, and nothing else."""
+	monkeypatch.setattr(sources, "find_mirror", lambda: "http://mirror/debian")
+	monkeypatch.setattr(sources, "KEYS", tmp_path / "none")
+	sources.Apt(tmp_path / "apt", "trixie")
+	(file,) = (tmp_path / "apt" / "sources.list.d").iterdir()
+	assert file.read_text() == "deb-src http://mirror/debian trixie main\n"
+
+
 def test_archives(tmp_path: pathlib.Path) -> None:
 	"""A package's archive is found by its description, and unpacked once."""
 	(tmp_path / "thing-1").mkdir()
@@ -100,11 +110,11 @@ def test_archives(tmp_path: pathlib.Path) -> None:
 	(archives / "thing_1-2.dsc").write_text("Files:\n 0 1 thing_1.orig.tar.gz\n 0 1 thing_1-2.debian.tar.xz\n")
 	archive = find_archive("thing", archives)
 	assert archive == str(archives / "thing_1.orig.tar.gz")
-	sources = tmp_path / "sources"
+	place = tmp_path / "sources"
 	for _ in range(2):
-		unpack(archive, sources)
-		assert sorted(os.listdir(sources)) == ["thing-1"]
-		assert (sources / "thing-1" / "file").read_text() == "1"
+		unpack(archive, place)
+		assert sorted(os.listdir(place)) == ["thing-1"]
+		assert (place / "thing-1" / "file").read_text() == "1"
 
 
 def test_lists(engine: str) -> None:

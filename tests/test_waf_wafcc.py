@@ -243,6 +243,28 @@ def test_nothing_is_scanned(build: Build) -> None:
 	assert "scanner for" in build.run(zones, env={"WAF_NO_PREFORK": "1"}).stdout
 
 
+@pytest.mark.parametrize("extra", ["gccdeps", "c_dumbpreproc"])
+def test_extras_that_find_dependencies_have_hits(waf: Any, project: Any, engine: str, extra: str) -> None:
+	"""If an extra of Waf's stands in for its scanner, compiles are hits as well, and edited headers are noticed."""
+	both = 'conf.load("compiler_c compiler_cxx")'
+	wscript = WSCRIPT.replace(both, 'conf.load("compiler_c compiler_cxx %s")' % extra)
+	build = Build(waf, project({**PROJECT, "wscript": wscript}))
+	build.configure()
+	assert kinds(build.ask()) == {"miss"}
+	shutil.rmtree(build.folder / "build")
+	build.configure()
+	assert build.ask() == dict.fromkeys(ALL, "hit")
+	assert build.ask() == {}
+	build.write("inc/a.h", "#define A 5\n")
+	assert kinds(build.ask()) == {"miss"} and build.say() == "7 2 2"
+	build.write("inc/a.h", "#define A 1\n")
+	assert build.ask() == {"a.c": "hit"} and build.say() == "3 2 2"
+	ours = read_tree(build.folder / "build")
+	shutil.rmtree(build.folder / "build")
+	waf(build.folder, "configure", "build", env={"WAF_NO_PREFORK": "1"})
+	assert read_tree(build.folder / "build") == ours
+
+
 def test_what_cannot_be_cached_is_scanned(build: Build) -> None:
 	"""A command whose reads the engine does not tell works as usual."""
 	build.write("b.c", '#include "both.h"\nconst char *when = __DATE__ __TIME__;\nint b(void) { return BOTH; }\n')

@@ -20,13 +20,14 @@ from benchmark.machine import cores, describe_machine
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
 from benchmark.plot import write_pictures
+from benchmark.precompiled import find_code
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
 from benchmark.scenario import COMMANDS, SCENARIOS, Scenario
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
-from benchmark.workshop import COMPILED, REAL, Workshop
+from benchmark.workshop import COMPILED, PRECOMPILED, REAL, Workshop
 
 
 def main(argv: Sequence[str]) -> int:
@@ -69,11 +70,13 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 			workshop.packages[kind] = found
 			flags = FLAGS[language] if options.flags is None else options.flags
 			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
+		if any(scenario.project == PRECOMPILED for scenario in scenarios):
+			workshop.code = find_code(options.sources, progress.say)
 		lanes = lanes_for_scenarios(options, contenders, scenarios, workshop)
 		steps = plan(scenarios, lanes, options.repeat, options.jobs)
 		if options.parts:
 			steps = [step for step in steps if is_compared(step, settings["ablation"])]
-		refuse_idle(scenarios, steps)
+		refuse_idle(scenarios, steps, dict(left_out))
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
 		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
@@ -142,12 +145,14 @@ def lanes_for_scenarios(
 	return lanes_of(options, contenders, languages, workshop.path, workshop.environment)
 
 
-def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
+def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step], left_out: Dict[str, str]) -> None:
 	"""Refuse a scenario that no contender of this campaign can run."""
 	for scenario in scenarios:
 		if not any(step.scenario is scenario for step in steps):
 			able = [name for name, builder in contender.BUILDERS.items() if scenario.needs in builder.abilities]
-			raise Mistake("scenario %s: no contender can run it: add one of %s" % (scenario.name, ", ".join(able)))
+			reasons = list(dict.fromkeys(left_out[name] for name in able if name in left_out))
+			remedy = "; ".join(reasons) or "add one of %s" % ", ".join(able)
+			raise Mistake("scenario %s: no contender can run it: %s" % (scenario.name, remedy))
 
 
 def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:

@@ -26,10 +26,12 @@ examples:
   bench.py spawn --interpreters python3,pypy3 --parents 10,1000
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
   bench.py project --contenders ninja,ninja+ccache    CaDiCaL and LevelDB, in C++, with caches cold and warm
+  bench.py precompiled --compilers g++,clang++        C++ code with a precompiled header of Boost
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
   bench.py flags --compilers g++,clang++ --weight realistic --contenders ninja+wafcc
   bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
   bench.py filesystems --commands 20000               ext4, xfs, btrfs, tmpfs and overlayfs under builds (as root)
+  bench.py memory --repeat 1                          builds within a limit of memory (as root)
   bench.py second-machine --size 50,100,15,5          a first build from a server that another machine has filled
   bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
                                                       two builds of the engine in turn
@@ -130,7 +132,7 @@ def parser() -> Parser:
 	p.add_argument("--interpreters", type=names, metavar="A,B", help="which Pythons run Waf (default the one running)")
 	p.add_argument("--size", type=size, metavar="L,C,I,E", default="10,50,15,5", help="genbench's: default 10,50,15,5")
 	p.add_project("compiler flags, such as '-O2 -g' (default none; -O2 in sources and project)")
-	real = "in sources and project: build the folders of C or C++ code in DIR (default crates)"
+	real = "in sources, project and precompiled: build the code in DIR (default crates, and Boost's headers)"
 	p.add_argument("--sources", metavar="DIR", help=real)
 	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors; 2 to 512 in curve)")
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")

@@ -4,13 +4,11 @@ A builder is the part of a contender that builds, or runs the other work of a sc
 Each builder has a set of *abilities*, and each scenario names the ability that it needs.
 """
 
-import os
 import shutil
 from typing import TYPE_CHECKING, Dict, FrozenSet, List, Optional
 
-from .interpreter import ROOT
 from .meter import Command
-from .service import find_engine
+from .service import missing_engine
 
 if TYPE_CHECKING:
 	from .run import Run
@@ -19,6 +17,7 @@ BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
 CLIENT, TASKS, NEIGHBOR, SPAWN, HIT = "client", "tasks", "neighbor", "spawn", "hit"
 SERVE, FAR, BATCH, LARGE, UNITY = "serve", "far", "batch", "large", "unity"
 PRICE, STORE, DISK, MEMORY = "price", "store", "disk", "memory"
+PRECOMPILE = "precompile"
 COMPILING = frozenset((BUILD, REBUILD, HIT))  # in these, a cache for compilers makes a difference
 
 
@@ -37,9 +36,7 @@ class Builder:
 		"""What this machine lacks for it, with the remedy; None if it can take part."""
 		if self.program and not shutil.which(self.program):
 			return "%s is not installed" % self.program
-		if self.needs_engine and not find_engine():
-			return "the engine is not built: run cargo build --release in %s" % os.path.join(ROOT, "engine")
-		return None
+		return missing_engine() if self.needs_engine else None
 
 	def prepare(self, run: "Run") -> None:
 		"""Do the work before the first build in a folder that is not measured."""

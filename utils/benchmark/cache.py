@@ -7,7 +7,7 @@ import subprocess
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
 from . import servers
-from .builder import COMPILING, PRICE
+from .builder import COMPILING, PRECOMPILE, PRICE
 from .hosts import Host
 from .mistake import Failed
 from .service import Engine, find_engine
@@ -43,6 +43,11 @@ class CompilerCache:
 	def missing(cls) -> Optional[str]:
 		"""What this machine lacks for it, with the remedy; None if it is here."""
 		return None if cls.find() else "%s is not installed%s" % (cls.program, cls.remedy)
+
+	@classmethod
+	def share_checkout(cls, folder: str) -> Dict[str, str]:
+		"""The variables with which builds of a checkout have hits in another one."""
+		return {}
 
 	def hits(self) -> Optional[int]:
 		"""The number of commands that it has answered; None if it does not count them."""
@@ -84,11 +89,16 @@ class Ccache(CompilerCache):
 	"""ccache, with no settings but its own defaults."""
 
 	program = "ccache"
-	abilities = COMPILING | {PRICE}
+	abilities = COMPILING | {PRICE, PRECOMPILE}
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
 		self.environment = {"CCACHE_DIR": folder, "CCACHE_CONFIGPATH": os.path.join(folder, "ccache.conf")}
+
+	@classmethod
+	def share_checkout(cls, folder: str) -> Dict[str, str]:
+		"""As its manual says: a base folder, and no folder in the key."""
+		return {"CCACHE_BASEDIR": folder, "CCACHE_NOHASHDIR": "1"}
 
 	def hits(self) -> int:
 		counts = self.counts()
@@ -128,7 +138,7 @@ class Wafcc(CompilerCache):
 	"""Ours, with an engine of its own."""
 
 	program = "wafcc"
-	abilities = COMPILING | {PRICE}
+	abilities = COMPILING | {PRICE, PRECOMPILE}
 	remedy = ": run cargo build --release in engine"
 	programs: Optional[str] = None
 	"""The folder of another build of it."""
@@ -146,6 +156,10 @@ class Wafcc(CompilerCache):
 		places = {"XDG_CACHE_HOME": folder, "XDG_CONFIG_HOME": os.path.join(folder, "none")}
 		self.engine = Engine(folder, env, programs=self.programs, **places)
 		self.environment = self.engine.environment
+
+	@classmethod
+	def share_checkout(cls, folder: str) -> Dict[str, str]:
+		return {"WAFCC_BASEDIR": folder}
 
 	def hits(self) -> int:
 		return self.counts()["hits"]

@@ -14,7 +14,22 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Type
 
 from . import ablation
-from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
+from .builder import (
+	BATCH,
+	BUILD,
+	CLIENT,
+	CONFIGURE,
+	FAR,
+	LARGE,
+	NEIGHBOR,
+	PRECOMPILE,
+	PRICE,
+	REBUILD,
+	SLEEP,
+	TASKS,
+	UNITY,
+	Builder,
+)
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache, Wafcc
 from .far import FAR_CACHES, FarEngineCache
 from .filesystems import FILE_SYSTEMS
@@ -288,7 +303,7 @@ class Ninja(Builder):
 	"""ninja, with the project's own build file."""
 
 	program = "ninja"
-	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR, PRICE))
+	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR, PRICE, PRECOMPILE))
 
 	def prepare(self, run: "Run") -> None:
 		text = rebind(run.project.read("build.ninja"), NINJA_FOLDER, run.folder)
@@ -400,7 +415,7 @@ BUILDERS: Dict[str, Builder] = {
 	"resident": ResidentWaf("resident"),
 	"resident-large": ResidentWaf("resident", "large"),
 	"resident-without-prestart": Unstarted("resident"),
-	"waf+wafcc": Waf("prefork", "wafcc"),
+	"waf+wafcc": Waf("prefork", "wafcc", can=Waf.abilities | {PRECOMPILE}),
 	"waf+wafcc-serve": Waf("prefork", "wafcc"),
 	"waf+wafcc-resident": ResidentWaf("prefork", "wafcc", "large", "resident"),
 	"waf+wafcache": Waf("cached_builds", is_foreign=True),
@@ -462,6 +477,7 @@ DEFAULT = (
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),
 	*(name for name in STORES if name not in SYNCED),
 	*FILE_SYSTEMS,
+	*MEMORIES,
 )
 
 

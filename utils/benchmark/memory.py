@@ -16,7 +16,7 @@ from .builder import MEMORY, Builder
 from .meter import Command
 from .mistake import Failed
 from .project import C_COMPILER
-from .service import Engine
+from .service import Engine, missing_engine
 
 if TYPE_CHECKING:
 	from .run import Run
@@ -106,7 +106,7 @@ class Eating(Builder):
 			Group().close()
 		except OSError as e:
 			return "no control group can be made: %s: run it as root, where control groups can be written" % e
-		return super().missing()
+		return missing_engine()
 
 	def take(self, run: "Run") -> Iterator[Tuple[str, Dict[str, float]]]:
 		"""Build from nothing, and once more."""

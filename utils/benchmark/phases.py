@@ -16,6 +16,8 @@ from .foreground import Foreground
 from .hit import PARTS
 from .large import Sizes, check_done
 from .mistake import Failed
+from .precompiled import PARTS as BUILDS
+from .precompiled import Checkouts
 from .price import Prices
 from .project import NAP, Answers, digest_of
 from .run import Run
@@ -153,6 +155,26 @@ def build_cold_and_warm(run: Run) -> None:
 		run.results[-1] = (part, run.results[-1][1])
 		check_all_objects(run)
 		check_same_objects(run)
+
+
+def build_with_precompiled_header(run: Run) -> None:
+	"""Build with an empty cache, once more in the same folder, and in another checkout."""
+	checkouts = Checkouts(run)
+	try:
+		for part in BUILDS:
+			checkouts.enter(part)
+			before = run.cache.hits() if run.cache else None
+			build(run)
+			values = run.results[-1][1]
+			run.results[-1] = (part, values)
+			if before is not None:
+				# the header is a command, too
+				values["hits"] = 100 * (run.cache.hits() - before) / (len(run.project.sources()) + 1)
+			values["of cold"] = 100 * values["wall"] / run.results[0][1]["wall"]
+			check_all_objects(run)
+			expect_same(*checkouts.find_different())
+	finally:
+		checkouts.close()
 
 
 def take_prices(run: Run) -> None:

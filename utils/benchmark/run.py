@@ -61,6 +61,8 @@ class Run:
 		self.results: List[Tuple[str, Dict[str, float]]] = []
 		self.seconds_aside: Dict[str, float] = {}
 		self.before: Snapshot = {}
+		self.variables: Dict[str, str] = {}
+		"""Variables of all its commands, besides those of the contender."""
 
 	@property
 	def root(self) -> str:
@@ -106,6 +108,7 @@ class Run:
 			env.update(self.engine.environment)
 		if self.cache:
 			env.update(self.cache.environment)
+		env.update(self.variables)
 		return env
 
 	def daemons(self) -> List[int]:

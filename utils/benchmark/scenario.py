@@ -15,6 +15,7 @@ Measures = List[Tuple[str, str]]
 
 TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
 WARM: Measures = [*TIMES, ("hits", "%")]
+AGAIN: Measures = [*WARM, ("of cold", "%")]
 SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak", "MiB")]
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
@@ -150,6 +151,19 @@ SCENARIOS = {
 			project=workshop.PROJECT,
 			measures=WARM,
 			note="cold with an empty cache, warm into another folder with what that build has left in it",
+		),
+		Scenario(
+			"precompiled",
+			"C++ code that uses a precompiled header of Boost's headers",
+			(do.build_with_precompiled_header,),
+			needs=builder.PRECOMPILE,
+			project=workshop.PRECOMPILED,
+			measures=AGAIN,
+			note=(
+				"cold with an empty cache, warm in the same folder after all outputs are removed, and in another "
+				"checkout; of cold is its share of the time of the cold build. All objects are equal"
+			),
+			counts="sources",
 		),
 		Scenario(
 			"client",
@@ -299,6 +313,7 @@ SCENARIOS = {
 DEFAULT = ("full", "noop", "onefile")
 COMMANDS = {
 	"configure": 133,
+	"precompiled": 40,
 	"client": 2000,
 	"curve": 20,
 	"tasks": 100000,

@@ -31,6 +31,13 @@ def find_engine(programs: Optional[str] = None) -> Optional[str]:
 	return shutil.which("wafd")
 
 
+def missing_engine() -> Optional[str]:
+	"""The remedy if the engine is not built."""
+	if find_engine():
+		return None
+	return "the engine is not built: run cargo build --release in %s" % os.path.join(ROOT, "engine")
+
+
 def find_example(name: str) -> Optional[str]:
 	"""An example program of the engine: beside that, or as the tests of this tree have built it."""
 	folders = [os.path.dirname(find_engine() or ""), os.path.join(TARGET, "release"), os.path.join(TARGET, "debug")]

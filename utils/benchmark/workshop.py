@@ -12,6 +12,7 @@ from .hosts import Host, Hosts
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
+from .precompiled import Code, write_precompiled
 from .project import (
 	C_COMPILER,
 	HERE,
@@ -34,10 +35,10 @@ from .sources import write_sources
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
 COSTLY = "costly"
 SLEEPS, CLIENT, SPAWNS, HITS, VALUES = "sleeps", "client", "spawns", "hits", "values"
-PROJECT, LARGE = "project", "large"
+PROJECT, LARGE, PRECOMPILED = "project", "large", "precompiled"
 
 # the languages of projects that are compiled; empty if --language says it
-COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++", PROJECT: "c++"}
+COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++", PROJECT: "c++", PRECOMPILED: "c++"}
 REAL = (SOURCES, PROJECT)  # projects of real sources
 
 MACHINES = 3  # on the line between a server and the building machines
@@ -79,6 +80,7 @@ class Workshop:
 		self.filled: Dict[Tuple[str, ...], Server] = {}  # servers that a lane's first machine has filled
 		self.line: Optional[Hosts] = None
 		self.packages: Dict[str, List[Package]] = {}  # the packages of the projects of real sources
+		self.code: Optional[Code] = None  # of the project with a precompiled header
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
 		self.able: Dict[str, List[str]] = {}  # by compiler, the flags that it takes
@@ -104,6 +106,7 @@ class Workshop:
 				SPAWNS: lambda: write_spawns(root, self.environment),
 				HITS: lambda: write_hits(root, compiler, self.environment),
 				VALUES: lambda: write_nothing(root),
+				PRECOMPILED: lambda: self.write_precompiled(root, compiler),
 			}
 			self.projects[key] = makers.get(kind, lambda: copy_project(kind, root))()
 		return self.projects[key]
@@ -129,6 +132,11 @@ class Workshop:
 
 	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:
 		return write_sources(root, self.packages[kind], compiler, self.settings["real"][kind]["flags"])
+
+	def write_precompiled(self, root: str, compiler: Compiler) -> Project:
+		assert self.code is not None
+		count = self.settings["commands"]["precompiled"]
+		return write_precompiled(root, count, self.settings["flags"], compiler, self.code)
 
 	def output(self, label: str) -> str:
 		self.outputs += 1

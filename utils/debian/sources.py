@@ -9,19 +9,28 @@ from typing import Callable, Iterator, Sequence
 
 from benchmark.mistake import Failed, Mistake
 
+from .mirror import find_mirror
+
 PATIENCE = 900  # seconds for all of apt
 LISTS = pathlib.Path("/etc/apt")
+KEYS = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""The keys of Debian's releases, of later ones, too."""
 
 
-def fetch(packages: Sequence[str], folder: pathlib.Path, say: Callable[[str], None]) -> None:
-	"""Download source packages into a folder, and unpack them there. Those that are there already stay as they are."""
+def fetch(packages: Sequence[str], folder: pathlib.Path, say: Callable[[str], None], suite: str = "") -> None:
+	"""
+	Download source packages into a folder, and unpack them there. Those that are there already stay as they are.
+
+	They are of this machine's release of Debian, or of the one that is named; that has a folder of its own there.
+	"""
 	if not shutil.which("apt-get"):
 		raise Mistake("there is no apt-get, which fetches the sources of %s" % ", ".join(packages))
-	archives = folder / "debian"
+	place = folder / suite
+	archives = place / "debian"
 	wanted = [package for package in packages if not find_archive(package, archives)]
 	if wanted:
 		say("fetching the sources of %s (once)" % ", ".join(wanted))
-		apt = Apt(folder.parent / "apt")
+		apt = Apt(folder.parent / ("apt-" + suite if suite else "apt"), suite)
 		archives.mkdir(parents=True, exist_ok=True)
 		# a repository of somebody else may have no sources: what is needed is told by the next command
 		apt.run("update", "-q")
@@ -29,7 +38,7 @@ def fetch(packages: Sequence[str], folder: pathlib.Path, say: Callable[[str], No
 		if done.returncode:
 			raise Failed("apt-get source failed", "\n".join(done.stdout.splitlines()[-15:]))
 	for package in packages:
-		unpack(find_archive(package, archives), folder)
+		unpack(find_archive(package, archives), place)
 
 
 def find_archive(package: str, archives: pathlib.Path) -> str:
@@ -59,13 +68,19 @@ class Apt:
 	"""
 	apt with a copy of the machine's settings, in which sources are asked for, too.
 
-	The machine's own settings stay as they are, whether they are written in the one-line or in the newer format.
+	The machine's own settings stay as they are, whether they are written in the one-line or in the newer format. For
+	another release of Debian, the machine's mirror is asked, and no other repository.
 	"""
 
-	def __init__(self, folder: pathlib.Path) -> None:
+	def __init__(self, folder: pathlib.Path, suite: str = "") -> None:
 		self.folder = folder
 		for name in ("sources.list.d", "lists/partial", "cache/archives/partial"):
 			(folder / name).mkdir(parents=True, exist_ok=True)
+		if suite:
+			keys = "[signed-by=%s] " % KEYS if KEYS.exists() else ""
+			line = "deb-src %s%s %s main\n" % (keys, find_mirror(), suite)
+			(folder / "sources.list.d" / (suite + ".list")).write_text(line, encoding="utf-8")
+			return
 		for file in (LISTS / "sources.list", *LISTS.glob("sources.list.d/*")):
 			lines = list(sources_of(file))
 			if lines:

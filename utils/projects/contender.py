@@ -52,7 +52,7 @@ class Mapped(Contender):
 
 
 class AnyCcache(Contender):
-	"""ccache, set up for several checkouts as its manual says: a base folder, and no folder in the key."""
+	"""ccache, set up for several checkouts."""
 
 	has_cache = True
 
@@ -68,7 +68,7 @@ class AnyCcache(Contender):
 		return self.program
 
 	def environment(self, checkout: str) -> Dict[str, str]:
-		return {"CCACHE_BASEDIR": checkout, "CCACHE_NOHASHDIR": "1"}
+		return Ccache.share_checkout(checkout)
 
 
 class Ours(Contender):
@@ -89,7 +89,7 @@ class Ours(Contender):
 		return Wafcc.find() or "wafcc"
 
 	def environment(self, checkout: str) -> Dict[str, str]:
-		return {"WAFCC_BASEDIR": checkout}
+		return Wafcc.share_checkout(checkout)
 
 
 def find_contenders(ccaches: List[str]) -> Dict[str, Contender]:
