@@ -5,15 +5,16 @@ Many plans depend on the same headers, so each file is stored once, and looked a
 on different states of one file, as some targets may be left out of a build.
 """
 
-import array
 import hashlib
+import itertools
 import os
+import struct
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from ..facts import stamps
 
-NUMBERS = "I"
-"""The type of stored numbers, as the module ``array`` names it."""
+NUMBERS, SIZE = "=%dI", 4
+"""The form of stored numbers, as the module ``struct`` writes it, and the bytes of each."""
 
 StoredFile = List[Any]
 """The fields of a file in a form that ``marshal`` can write."""
@@ -33,27 +34,25 @@ class SeenFile:
 
 def pack(lists: Mapping[str, Iterable[SeenFile]]) -> Tuple[List[StoredFile], Dict[str, bytes]]:
 	"""Store lists of files: the fields of each file once, and the numbers of the files in each list."""
-	numbers: Dict[SeenFile, int] = {}
-	packed = {
-		name: pack_numbers(numbers.setdefault(file, len(numbers)) for file in files) for name, files in lists.items()
-	}
+	numbers = {file: n for n, file in enumerate(dict.fromkeys(itertools.chain.from_iterable(lists.values())))}
+	packed = {name: pack_numbers(map(numbers.__getitem__, files)) for name, files in lists.items()}
 	return [[file.path, file.stamp, file.digest] for file in numbers], packed
 
 
 def unpack(files: Iterable[StoredFile], packed: Mapping[str, bytes]) -> Dict[str, List[SeenFile]]:
 	"""The lists that ``pack`` has stored."""
 	known = [SeenFile(*file) for file in files]
-	return {name: [known[number] for number in unpack_numbers(content)] for name, content in packed.items()}
+	return {name: list(map(known.__getitem__, unpack_numbers(content))) for name, content in packed.items()}
 
 
 def pack_numbers(numbers: Iterable[int]) -> bytes:
-	return array.array(NUMBERS, numbers).tobytes()
+	"""Numbers as bytes. ``array`` would do, but Python reports it to a resident process as something unusual."""
+	listed = list(numbers)
+	return struct.pack(NUMBERS % len(listed), *listed)
 
 
-def unpack_numbers(packed: bytes) -> "array.array[int]":
-	numbers = array.array(NUMBERS)
-	numbers.frombytes(packed)
-	return numbers
+def unpack_numbers(packed: bytes) -> Tuple[int, ...]:
+	return struct.unpack(NUMBERS % (len(packed) // SIZE), packed)
 
 
 def digest_of(path: str) -> str:
