@@ -6,11 +6,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 from typing import Any, Dict, List, Optional
 
 import pytest
 from unity_support import conflicts, game
 
+from waflib_extras.facts import stamps
 from waflib_extras.unity import memory
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -515,7 +517,7 @@ def test_plans_of_other_processes_are_the_same(waf: Any, project: Any) -> None:
 	for more, env in (("-j1", {}), ("-j2", {}), ("-j2", {"BROKEN": "1"})):
 		done = waf(folder, "distclean", "configure", "build", "--unity-explain", more, env=env)
 		said.append("planned by other processes" in done.stdout)
-		plans = memory.read(str(folder / "build" / memory.PLANS))
+		plans = memory.unpack_plans(memory.read(str(folder / "build" / memory.PLANS)))
 		found.append({name: each["plan"] for name, each in plans.items()})
 		facts = memory.read(str(folder / "build" / memory.FACTS))
 		assert len(facts["files"]) == len(files) + 1
@@ -667,3 +669,112 @@ def test_a_header_that_appears_before_another_is_planned_for(waf: Any, project: 
 	(folder / "one" / "x.h").write_text("#define bbbb aaaa\n")
 	waf(folder, "build", tools="wafcc")
 	assert say(folder) == "1 1\n"
+
+
+# ---- what Waf need not read
+
+
+COUNTING = """\
+import functools
+from waflib import Utils
+stock = Utils.h_file
+@functools.wraps(stock)
+def h_file(path):
+	print("read %s" % path)
+	return stock(path)
+Utils.h_file = h_file
+"""
+
+
+TIMES = """\
+import os
+from waflib import Utils
+Utils.h_file = lambda path: Utils.md5(str(os.stat(path).st_mtime_ns).encode()).digest()
+"""
+
+
+def read_by_waf(done: Any) -> List[str]:
+	"""The files of the project whose content Waf has read."""
+	return sorted(
+		{os.path.basename(path) for path in re.findall(r"^read .*/([^/]+\.[ch])$", done.stdout, re.MULTILINE)}
+	)
+
+
+def headers_of(count: int) -> Dict[str, str]:
+	"""A program whose sources include a header each."""
+	files = program(count, attributes=", includes='.'")
+	for n in range(count):
+		files["f%d.h" % n] = "#pragma once\nint f%d(void);\n" % n
+		files["f%d.c" % n] = '#include "f%d.h"\nint f%d(void) { return %d; }\n' % (n, n, n)
+	return files
+
+
+def make_old(folder: pathlib.Path) -> None:
+	"""Wait until all files are old enough for their times to be trusted."""
+	newest = max(path.stat().st_ctime_ns for path in folder.iterdir())
+	while time.time_ns() - newest <= stamps.JUST_NOW:
+		time.sleep(0.02)
+
+
+def test_unchanged_files_are_not_read(waf: Any, project: Any) -> None:
+	"""Waf is given the digests of files that a plan was made of."""
+	files = headers_of(6)
+	files["wscript"] = COUNTING + files["wscript"]
+	folder = project(files)
+	make_old(folder)
+	waf(folder, "configure", "build")
+	(folder / "f3.c").write_text('#include "f3.h"\nint f3(void) { return 30; }\n')
+	waf(folder, "build")
+	(folder / "f3.c").write_text('#include "f3.h"\nint f3(void) { return 31; }\n')
+	done = waf(folder, "build")
+	assert say(folder) == "%d\n" % (sum(range(6)) - 3 + 31)
+	assert {name for name in read_by_waf(done) if not name.startswith("unity_")} <= {"f3.c", "f3.h"}
+	(folder / "f1.h").write_text("#pragma once\nint f1(void);\n#define F1 1\n")
+	assert "batch" in compiled(waf(folder, "build"))
+
+
+def test_a_project_with_digests_of_its_own_keeps_them(waf: Any, project: Any) -> None:
+	"""If a project has Waf look at times only, a header that was touched compiles its sources again."""
+	files = headers_of(6)
+	files["wscript"] = TIMES + files["wscript"]
+	folder = project(files)
+	make_old(folder)
+	waf(folder, "configure", "build")
+	assert compiled(waf(folder, "build")) == []
+	os.utime(folder / "f1.h", (1, 1))
+	assert compiled(waf(folder, "build")) == ["batch"]
+
+
+@pytest.mark.parametrize("declared", [", target='made.h'", ", ext_out=['.h']"])
+def test_a_header_that_a_task_writes_beside_the_sources(waf: Any, project: Any, declared: str) -> None:
+	"""A header of the source folder that changes in a build compiles its sources in the same build."""
+	files = headers_of(6)
+	rule = "bld(rule='cp ../made.txt ../made.h', source='made.txt', cwd=bld.bldnode%s)\n\t" % declared
+	if "target" in declared:
+		rule = rule.replace("target='made.h'", "target=bld.path.make_node('made.h')")
+	files["wscript"] = files["wscript"].replace("bld.load('unity')\n\t", "bld.load('unity')\n\t" + rule)
+	files["f1.c"] = '#include "made.h"\nint f1(void) { return MADE; }\n'
+	files["made.txt"] = files["made.h"] = "#pragma once\n#define MADE 1\n"
+	folder = project(files)
+	make_old(folder)
+	waf(folder, "configure", "build")
+	for value in (2, 3):
+		(folder / "made.txt").write_text("#pragma once\n#define MADE %d\n" % value)
+		waf(folder, "build")
+		assert say(folder) == "%d\n" % (sum(range(6)) - 1 + value)
+
+
+def test_edited_sources_are_compiled_first(waf: Any, project: Any) -> None:
+	"""What follows from an edit begins before all else."""
+	files = program(6)
+	files["wscript"] = files["wscript"].replace(
+		"bld.load('unity')\n\t", "bld.load('unity')\n\tbld.objects(source='one/x.c', target='x')\n\t"
+	)
+	files["one/x.c"] = "int x;\n"
+	folder = project(files)
+	waf(folder, "configure", "build")
+	(folder / "one" / "x.c").write_text("int x, y;\n")
+	(folder / "f3.c").write_text("int f3(void) { return 30; }\n")
+	done = waf(folder, "build", "-j1")
+	order = re.findall(r"Compiling \S*?(\w+\.c)$", done.stdout + done.stderr, re.MULTILINE)
+	assert order[-1] == "x.c" and "f3.c" in order

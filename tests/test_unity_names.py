@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 import pytest
 
 from waflib_extras.facts import stamps
-from waflib_extras.unity import grouping, includes, memory, names, pragmas
+from waflib_extras.unity import grouping, includes, memory, names, pragmas, seen
 
 
 def left(text: str) -> Set[str]:
@@ -312,17 +312,27 @@ def test_a_stamp_that_is_not_to_be_trusted_has_the_file_read(tmp_path: Any) -> N
 	old = found[stamps.CHANGED] + stamps.JUST_NOW_COARSE
 	assert stamps.settle(found, old) == found
 
-	def look(known: Any, digest: str, name: str = path) -> Tuple[List[str], Any]:
-		digests = {name: digest} if digest else {}
-		target = memory.Target(memory.BuildMemory(str(tmp_path)), "name", {"stamps": {name: known}, "digests": digests})
-		return target.find_changed(), target.saved["stamps"][name]
+	def look(known: Any, digest: bytes, name: str = path) -> Tuple[List[str], Any]:
+		seen_file = seen.SeenFile(name, known, digest)
+		changed = memory.BuildMemory(str(tmp_path)).find_changed([seen_file])
+		return [each.path for each in changed], seen_file.stamp
 
-	digest = includes.digest_of(path)
+	digest = bytes.fromhex(seen.digest_of(path))
 	while stamps.is_unsettled(stamps.settle(found)):
 		assert look(fresh, digest) == ([], fresh) or not stamps.is_unsettled(stamps.settle(found))
 	assert look(fresh, digest) == ([], found)
-	assert look(found, "") == ([], found)
-	assert look(fresh, "") == ([path], fresh)
-	assert look(fresh, "other") == ([path], fresh)
+	assert look(found, b"") == ([], found)
+	assert look(fresh, b"") == ([path], fresh)
+	assert look(fresh, b"other") == ([path], fresh)
 	assert look(found, digest, none) == ([none], found)
 	assert look(None, digest, none) == ([], None)
+
+
+def test_files_are_stored_once() -> None:
+	"""Plans that depend on the same state of a file share it; another state of it is another file."""
+	old, new = seen.SeenFile("a.h", [1, 2], b"old"), seen.SeenFile("a.h", [1, 3], b"new")
+	files, packed = seen.pack({"one": [old, new], "two": [new], "none": []})
+	assert files == [["a.h", [1, 2], b"old"], ["a.h", [1, 3], b"new"]]
+	found = seen.unpack(files, packed)
+	assert [file.digest for file in found["one"]] == [b"old", b"new"]
+	assert found["two"] == found["one"][1:] and found["none"] == []

@@ -10,8 +10,8 @@ from typing import List, Optional
 
 Stamp = List[int]
 """Device, inode, size, and both times in nanoseconds. It is a list, since JSON has no tuples."""
-SIZE, CHANGED = 2, 4
-"""Positions in a stamp: the size, and the time of the last change of any kind, which no program can set."""
+DEVICE, SIZE, CHANGED = 0, 2, 4
+"""Positions in a stamp: the device, the size, and the time of the last change of any kind, which no program can set."""
 JUST_NOW = 100_000_000
 """In nanoseconds. A file that was changed within this time may be changed again and keep its times."""
 JUST_NOW_COARSE = 2_100_000_000

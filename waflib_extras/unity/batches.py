@@ -4,10 +4,10 @@ The tasks of ``unity``: one writes the file that includes a batch, one compiles 
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type
 
-from waflib import Context, Task, Utils
+from waflib import Context, Runner, Task, Utils
 from waflib.Tools import c_preproc
 
-from . import bisect, grouping
+from . import bisect
 
 if TYPE_CHECKING:
 	from waflib.Node import Node
@@ -19,6 +19,8 @@ class unity(Task.Task):
 	"""Writes the file that includes a batch. It depends on the text of that file only."""
 
 	color = "BLUE"
+	hasrun: int
+	text: str
 
 	def run(self) -> None:
 		self.outputs[0].write(self.text)
@@ -37,6 +39,26 @@ class unity(Task.Task):
 
 	def keyword(self) -> str:
 		return "Writing"
+
+	def runnable_status(self) -> int:
+		"""
+		Write the file at once if it has to be written.
+
+		Waf's scheduler would give the task to a thread, and look at all other tasks before it begins with those that
+		wait for this one.
+		"""
+		status: int = super().runnable_status()
+		master: Any = getattr(self.generator.bld, "producer", None)
+		# another class only tells what would run
+		if status == Task.RUN_ME and master.__class__ is Runner.Parallel:
+			master.dirty = True
+			self.process()
+			if self.hasrun == Task.SUCCESS:
+				status = Task.SKIP_ME
+			else:
+				# Waf runs it once more, and shows the error
+				self.hasrun = Task.NOT_RUN
+		return status
 
 
 _classes: Dict[Tuple[Type[Task.Task], bool], Type[Task.Task]] = {}
@@ -58,7 +80,7 @@ def find_batch_class(base: Type[Task.Task], can_tell: bool) -> Type[Task.Task]:
 			"hcode": base.hcode,
 		}
 		if can_tell and base.scan is c_preproc.scan:
-			fields["scan"] = scan_batch
+			fields.update(scan=scan_batch, compute_sig_implicit_deps=sign_files)
 		make: Callable[..., Type[Task.Task]] = type(base)
 		_classes[key] = make(base.__name__, (base,), fields)
 	return _classes[key]
@@ -67,11 +89,29 @@ def find_batch_class(base: Type[Task.Task], can_tell: bool) -> Type[Task.Task]:
 def scan_batch(task: Task.Task) -> "Tuple[List[Node], List[str]]":
 	"""Stands in for Waf's scanner. The plan was made of all these files."""
 	unit: Unit = task.unity
-	files, headers = unit.target.plan["files"], unit.target.plan["headers"]
-	paths = {files[number] for i in task.members for number in headers[i]}
+	paths = unit.target.find_headers(task.members)
 	return [unit.nodes[i] for i in task.members] + [
 		unit.remembered.find_node(unit.gen.bld, path) for path in sorted(paths)
 	], []
+
+
+def sign_files(task: Task.Task) -> bytes:
+	"""Stands in for Waf's ``compute_sig_implicit_deps``. Files whose digests are known need not be read."""
+	batch: Type[Task.Task] = type(task)
+	parent: Type[Task.Task] = batch.__mro__[1]
+	unit: Unit = task.unity
+	bld = unit.gen.bld
+	# it raises an error if a file has to be made first
+	task.are_implicit_nodes_ready()
+	if unit.knows_digests:
+		known, find_digest = bld.__dict__.setdefault("cache_sig", {}), unit.remembered.find_digest
+		for node in bld.node_deps.get(task.uid(), ()):
+			if node not in known:
+				digest = find_digest(node.abspath())
+				if digest:
+					known[node] = digest
+	signature: bytes = parent.compute_sig_implicit_deps(task)
+	return signature
 
 
 def get_more_tasks(task: Task.Task) -> Optional[List[Task.Task]]:
@@ -101,6 +141,8 @@ def exec_batch(task: Task.Task, cmd: object, **kw: Any) -> int:
 
 def make_apart(task: Task.Task, i: int) -> Task.Task:
 	"""A task for a source that was in a batch. Tasks that wait for the batch wait for it, too, and get its output."""
+	from . import grouping
+
 	unit: Unit = task.unity
 	bld = task.generator.bld
 	gen = unit.gen

@@ -132,11 +132,6 @@ def open_facts(path: str, facts: names.Facts) -> File:
 	)
 
 
-def is_starting(facts: names.Facts, is_cxx: bool) -> bool:
-	"""Tell whether code of a file may run before ``main``."""
-	return (is_cxx and bool(facts.starts)) or "constructor" in facts.words.split()
-
-
 class Source(NamedTuple):
 	"""A source with all headers of the project that it includes."""
 
@@ -172,7 +167,7 @@ class Source(NamedTuple):
 
 	def starts(self, is_cxx: bool) -> bool:
 		"""Tell whether code of it may run before ``main``, so that its position matters."""
-		return is_starting(self.file.facts, is_cxx)
+		return names.is_starting(self.file.facts, is_cxx)
 
 	@property
 	def alone(self) -> str:
@@ -516,34 +511,3 @@ def find_cuts(
 			for k in group:
 				found[members[k]] = number, place
 	return found
-
-
-# ---- the text that stands for a piece
-
-
-class Frame(NamedTuple):
-	"""The texts of a target around each include."""
-
-	before: str = ""
-	after: str = ""
-	unique: str = ""
-	"""The name of a macro that is a different identifier for each."""
-
-
-def write_text(members: Sequence[Tuple[str, str, Sequence[str]]], early: Sequence[str], frame: Frame) -> str:
-	"""The text of the file that includes these sources."""
-	lines = ['#include "%s"' % escape(path) for path in early]
-	for path, key, macros in members:
-		lines += ['#pragma push_macro("%s")' % name for name in macros]
-		if frame.unique:
-			lines.append("#undef %s" % frame.unique)
-			lines.append("#define %s unity_%s_" % (frame.unique, hashlib.md5(key.encode()).hexdigest()))
-		lines += [frame.before] if frame.before else []
-		lines.append('#include "%s"' % escape(path))
-		lines += [frame.after] if frame.after else []
-		lines += ['#pragma pop_macro("%s")' % name for name in macros]
-	return "\n".join(lines) + "\n"
-
-
-def escape(path: str) -> str:
-	return path.replace("\\", "\\\\").replace('"', '\\"')

@@ -11,7 +11,7 @@ import subprocess
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from ..facts import stamps
-from . import grouping, names, pragmas, tokens
+from . import grouping, names, pragmas, seen, tokens
 from .foreign import Foreign, read_foreign
 
 Include = Tuple[Optional[Tuple[str, str]], str]
@@ -21,21 +21,6 @@ Record = List[Any]
 SEARCH_SECONDS = 30.0
 PRAGMA = "pragma "
 """The beginning of a pragma among the directives of ``Facts.prelude``."""
-
-
-def digest_of(path: str) -> str:
-	try:
-		with open(path, "rb") as f:
-			return hashlib.md5(f.read()).hexdigest()
-	except OSError:
-		return ""
-
-
-def list_folder(folder: str) -> FrozenSet[str]:
-	try:
-		return frozenset(os.listdir(folder or os.sep))
-	except OSError:
-		return frozenset()
 
 
 class KnownFiles:
@@ -228,7 +213,7 @@ class Finder:
 		folder, _, name = path.rpartition(os.sep)
 		names = self.listed.get(folder)
 		if names is None:
-			names = self.listed[folder] = list_folder(folder)
+			names = self.listed[folder] = seen.list_folder(folder)
 		return name in names and (path in self.known_files.open or os.path.isfile(path))
 
 	def includes(self, file: grouping.File) -> List[Include]:

@@ -2,7 +2,8 @@
 What ``unity`` stores in the build folder: facts of files, plans of targets, and the sources that are compiled alone.
 
 There are two files. Each build reads a small one. The other one has all facts, and is read when a plan has to be made
-anew. Both are written under another name and renamed. A file that cannot be read is treated as if it did not exist.
+anew. The code that makes plans is imported only then, too. Both files are written under another name and renamed. A
+file that cannot be read is treated as if it did not exist.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ from typing import (
 
 from ..facts import stamps
 from ..hooks import gc_pause
-from . import grouping, includes, names, pragmas
+from . import seen
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
 	from waflib.TaskGen import task_gen
 
 	from ..hooks import lifecycle
-	from . import planning
+	from . import grouping, includes, planning, pragmas
 
-FORMAT = 5
+FORMAT = 6
+FACTS_VERSION = 2
+"""The version of the facts that ``names`` and ``foreign`` find. Those of another version are not read."""
 ENCODING = 2  # the version of marshal's format, which all interpreters know; ten times as fast as JSON
-VERSION = "%d.%d" % (FORMAT, names.VERSION)
+VERSION = "%d.%d" % (FORMAT, FACTS_VERSION)
 PLANS, FACTS = ".unity-plans", ".unity-facts"
 MANY_EDITED = 3
 """If at most so many sources of a target change at once, they count as edited. More are taken for an update."""
@@ -52,21 +55,23 @@ RESTED_SECONDS = 8 * 3600
 """It also returns after so many seconds."""
 
 
+MISSED_APART = "/"
+
+
 T = TypeVar("T")
 StoredEntry = Tuple[int, List[int], int, List[str]]
 """A ``grouping.Entry`` in a form that ``marshal`` can write."""
 
 
 class StoredPlan(TypedDict):
-	"""The plan for a target's sources: a ``grouping.Plan``, and the headers that it depends on."""
+	"""The plan for a target's sources: a ``grouping.Plan``, and the headers of each source."""
 
 	entries: List[StoredEntry]
 	macros: Dict[str, List[str]]
 	reasons: Dict[str, str]
 	starts: List[int]
-	files: List[str]
-	headers: List[Optional[List[int]]]
-	"""For each source the numbers of its headers in ``files``; None if a header was not found."""
+	headers: List[Optional[bytes]]
+	"""For each source the packed numbers of its headers in ``Saved.files``; None if a header was not found."""
 
 
 class Saved(TypedDict, total=False):
@@ -74,9 +79,10 @@ class Saved(TypedDict, total=False):
 
 	key: str
 	"""The key of the plan. The fields from here to ``plan`` are set when there is a plan."""
-	stamps: Dict[str, Optional[stamps.Stamp]]
-	missed: Dict[str, List[str]]
-	digests: Dict[str, str]
+	files: List[seen.SeenFile]
+	"""The files that the plan depends on: the sources in their order, other files of the project, the system's."""
+	missed: Dict[str, str]
+	"""By folder: the names that were not found there, with ``MISSED_APART`` between them."""
 	edited: Dict[str, Tuple[int, float]]
 	splits: Dict[str, str]
 	"""The sources before which a group is divided, and the edited source that had been in it."""
@@ -85,13 +91,24 @@ class Saved(TypedDict, total=False):
 	times: List[float]
 
 
+class PlansFile(TypedDict):
+	"""The file with the plans."""
+
+	files: List[seen.StoredFile]
+	"""The files that all plans depend on."""
+	numbers: Dict[str, bytes]
+	"""By target: the numbers of its files in this list."""
+	targets: Dict[str, Dict[str, object]]
+	"""Without their files."""
+
+
 class FactsFile(TypedDict):
 	"""The file with the facts of files."""
 
 	facts: int
 	"""The version of the code that reads them."""
-	files: Dict[str, includes.Record]
-	systems: Dict[str, includes.Record]
+	files: Dict[str, "includes.Record"]
+	systems: Dict[str, "includes.Record"]
 	folders: Dict[str, List[str]]
 	"""The folders in which a compiler searches headers."""
 	pragmas: Dict[str, Dict[str, bool]]
@@ -101,11 +118,11 @@ class FactsFile(TypedDict):
 class News(TypedDict):
 	"""The findings of one process, for another one."""
 
-	files: Dict[str, includes.Record]
-	systems: Dict[str, includes.Record]
+	files: Dict[str, "includes.Record"]
+	systems: Dict[str, "includes.Record"]
 	folders: Dict[str, List[str]]
 	pragmas: Dict[str, Dict[str, bool]]
-	plans: Dict[str, Saved]
+	plans: PlansFile
 	is_new: bool
 
 
@@ -114,8 +131,11 @@ class BuildMemory:
 
 	def __init__(self, folder: str) -> None:
 		self.folder = folder
+		found = stamps.of_file(folder)
+		self.device = found[stamps.DEVICE] if found else -1
 		self.lock = threading.Lock()
-		self.plans: Dict[str, Saved] = read(os.path.join(folder, PLANS)) or {}
+		with gc_pause.without_collector():
+			self.plans = unpack_plans(read(os.path.join(folder, PLANS)))
 		"""By target and language."""
 		self.is_new = False
 		self.has_new = False
@@ -128,9 +148,13 @@ class BuildMemory:
 		self.compilers: Dict[str, str] = {}
 		self.pragmas: Dict[str, pragmas.Pragmas] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
-		"""The stamps of files when this build first looked, since many plans depend on the same headers."""
+		"""The stamps of files when this build first looked."""
+		self.unchanged: Dict[str, seen.SeenFile] = {}
+		"""By path: the files that are as they were when a plan was made."""
+		self.changed: Set[seen.SeenFile] = set()
+		self.latest: Dict[str, seen.SeenFile] = {}
+		"""By path: the files that were found when plans were made in this build."""
 		self.nodes: Dict[str, Node] = {}
-		self.collector = gc_pause.Collector()
 		self.sources = 0
 		self.listed: Tuple[int, Dict[str, FrozenSet[str]]] = (-1, {})
 		self.ahead: Optional[planning.Ahead] = None
@@ -139,7 +163,7 @@ class BuildMemory:
 		"""The lines that are shown when the build ends."""
 		self.look: Callable[[str], Optional[stamps.Stamp]] = stamps.of_file
 		self.read: Callable[[str], Optional[bytes]] = read_content
-		self.list: Callable[[str], FrozenSet[str]] = includes.list_folder
+		self.list: Callable[[str], FrozenSet[str]] = seen.list_folder
 		self.lists: Dict[str, FrozenSet[str]] = {}
 		"""The names in folders when this build first checked plans."""
 		self.held: List[Tuple[Target, str, bool]] = []
@@ -153,15 +177,62 @@ class BuildMemory:
 			self.stamps[path] = self.look(path)
 		return self.stamps[path]
 
-	def has_any(self, folder: str, names: Iterable[str]) -> bool:
+	def find_changed(self, files: Iterable[seen.SeenFile]) -> List[seen.SeenFile]:
+		"""Those of these files whose content has changed. Each is looked at once."""
+		unchanged, changed = self.unchanged, self.changed
+		for file in files:
+			if unchanged.get(file.path) is not file and file not in changed:
+				self.check(file)
+		return [] if changed.isdisjoint(files) else [file for file in files if file in changed]
+
+	def check(self, file: seen.SeenFile) -> None:
+		"""Look whether a file has changed. If only its stamp has, the stamp is updated."""
+		path, stamp = file.path, self.stamp(file.path)
+		if stamp != file.stamp:
+			# taken before the file is read, so that a later change shows
+			settled = stamps.settle(stamp)
+			content = self.read(path) if settled and file.digest else None
+			if content is None or hashlib.md5(content).digest() != file.digest:
+				self.changed.add(file)
+				return
+			if settled != file.stamp:
+				file.stamp = settled
+				self.is_new = True
+		self.unchanged[path] = file
+
+	def find_digest(self, path: str) -> bytes:
+		"""
+		The MD5 of a file that a plan depends on; empty if it is not known.
+
+		A task may have written the file since the plan was checked, so its stamp is looked at once more. Files on other
+		file systems may get their times from another clock.
+		"""
+		file = self.unchanged.get(path)
+		if file is None or file.stamp is None or file.stamp[stamps.DEVICE] != self.device:
+			return b""
+		return file.digest if file.stamp == stamps.of_file(path) else b""
+
+	def note(self, path: str, stamp: Optional[stamps.Stamp], digest: bytes) -> seen.SeenFile:
+		"""A file as it was found when a plan was made. Plans share it."""
+		file = self.latest.get(path) or self.unchanged.get(path)
+		if file is None or file.stamp != stamp or file.digest != digest:
+			file = seen.SeenFile(path, stamp, digest)
+		self.latest[path] = file
+		return file
+
+	def has_any(self, folder: str, missed: str) -> bool:
 		"""Tell whether a file with one of these names is in a folder now."""
 		if folder not in self.lists:
 			self.lists[folder] = self.list(folder)
-		found = self.lists[folder].intersection(names)
+		if not self.lists[folder]:
+			return False
+		found = self.lists[folder].intersection(missed.split(MISSED_APART))
 		return any(os.path.isfile(os.path.join(folder, name)) for name in found)
 
 	def looks_away(self, checks: "lifecycle.Checks") -> None:
 		"""Have a resident let the build go on although files have changed, if all plans still hold."""
+
+		from . import names  # noqa: F401  # so that no time is lost with it when the run goes on
 
 		def away(function: Callable[[str], T]) -> Callable[[str], T]:
 			def call(path: str) -> T:
@@ -170,15 +241,16 @@ class BuildMemory:
 
 			return call
 
-		self.look, self.read, self.list = away(stamps.of_file), away(read_content), away(includes.list_folder)
+		self.look, self.read, self.list = away(stamps.of_file), away(read_content), away(seen.list_folder)
 		checks.append(lambda: self.holds_still(checks.look_at))
 
 	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Optional[os.stat_result]]]) -> bool:
 		"""Look at all files again, and tell whether the plans would be the same now."""
 		before, self.look, self.read = self.stamps, stamps.of_file, read_content
-		self.list, self.lists = includes.list_folder, {}
+		self.list, self.lists = seen.list_folder, {}
 		found = look_at(before)
 		self.stamps = {path: None if status is None else stamps.of_status(status) for path, status in found.items()}
+		self.unchanged, self.changed = {}, set()
 		now = time.time()
 		return all((self.stamp(path) is None) == (stamp is None) for path, stamp in before.items()) and all(
 			target.holds(key, now, is_cxx) for target, key, is_cxx in list(self.held)
@@ -188,16 +260,20 @@ class BuildMemory:
 		"""The facts of files, read at the first call."""
 		if self.facts is None:
 			self.facts = read(os.path.join(self.folder, FACTS))
-			if self.facts is None or self.facts.get("facts") != names.VERSION:
-				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}, "pragmas": {}}
+			if self.facts is None or self.facts.get("facts") != FACTS_VERSION:
+				self.facts = {"facts": FACTS_VERSION, "files": {}, "systems": {}, "folders": {}, "pragmas": {}}
 		return self.facts
 
-	def open_facts(self) -> includes.KnownFiles:
+	def open_facts(self) -> "includes.KnownFiles":
+		from . import includes
+
 		if self.known_files is None:
 			self.known_files = includes.KnownFiles(self.find_facts()["files"])
 		return self.known_files
 
-	def system(self, folders: List[str]) -> includes.System:
+	def system(self, folders: List[str]) -> "includes.System":
+		from . import includes
+
 		self.open_facts()
 		key = os.pathsep.join(folders)
 		if key not in self.systems:
@@ -207,6 +283,8 @@ class BuildMemory:
 
 	def find_search(self, compiler: List[str], language: str) -> List[str]:
 		"""The folders in which a compiler searches headers. It is asked once."""
+		from . import includes
+
 		self.open_facts()
 		known = self.find_facts()["folders"]
 		key = self.identify(compiler, language)
@@ -223,8 +301,10 @@ class BuildMemory:
 			self.compilers[key] = "%s %s" % (key, program)
 		return self.compilers[key]
 
-	def find_pragmas(self, compiler: List[str], options: List[str], language: str) -> pragmas.Pragmas:
+	def find_pragmas(self, compiler: List[str], options: List[str], language: str) -> "pragmas.Pragmas":
 		"""The pragmas that a compiler with these options ignores. It is asked once for each."""
+		from . import pragmas
+
 		self.open_facts()
 		key = " ".join([self.identify(compiler, language), *options])
 		if key not in self.pragmas:
@@ -258,7 +338,7 @@ class BuildMemory:
 			"systems": {path: each for news in new[1:] for path, each in news.items()},
 			"folders": dict(self.find_facts()["folders"]),
 			"pragmas": {key: dict(known) for key, known in self.find_facts()["pragmas"].items()},
-			"plans": {name: self.plans[name] for name in self.planned},
+			"plans": pack_plans({name: self.plans[name] for name in self.planned}),
 			"is_new": any(new) or any(each.has_new for each in self.pragmas.values()),
 		}
 		for each in self.pragmas.values():
@@ -276,7 +356,8 @@ class BuildMemory:
 		facts["folders"].update(told["folders"])
 		for key, known in told["pragmas"].items():
 			facts["pragmas"].setdefault(key, {}).update(known)
-		for name, saved in told["plans"].items():
+		for name, saved in unpack_plans(told["plans"]).items():
+			saved["files"] = [self.note(file.path, file.stamp, file.digest) for file in saved.get("files", ())]
 			self.target(name).saved.update(saved)
 			self.is_new = True
 		self.has_new |= told["is_new"]
@@ -286,10 +367,26 @@ class BuildMemory:
 		with self.lock:
 			if self.is_new:
 				self.is_new = False
-				write(os.path.join(self.folder, PLANS), self.plans)
+				write(os.path.join(self.folder, PLANS), pack_plans(self.plans))
 			if self.known_files is not None and (self.has_new or self.take_new()["is_new"]):
 				self.has_new = False
 				write(os.path.join(self.folder, FACTS), self.find_facts())
+
+
+def pack_plans(plans: Mapping[str, Saved]) -> PlansFile:
+	"""The state of targets in a form that ``marshal`` can write."""
+	files, numbers = seen.pack({name: saved["files"] for name, saved in plans.items() if "files" in saved})
+	targets = {name: {key: value for key, value in saved.items() if key != "files"} for name, saved in plans.items()}
+	return {"files": files, "numbers": numbers, "targets": targets}
+
+
+def unpack_plans(stored: Optional[PlansFile]) -> Dict[str, Saved]:
+	if stored is None:
+		return {}
+	plans: Dict[str, Any] = stored["targets"]
+	for name, files in seen.unpack(stored["files"], stored["numbers"]).items():
+		plans[name]["files"] = files
+	return plans
 
 
 def name_language(language: str) -> str:
@@ -320,6 +417,10 @@ class Target:
 		self.remembered = remembered
 		self.name = name
 		self.saved = saved
+		self.is_edited = False
+		"""Whether sources have changed, but the plan stays or was only corrected."""
+		self.hear_edit: Optional[Callable[[], None]] = None
+		"""Called when this turns out later than the first check."""
 
 	@property
 	def splits(self) -> Dict[str, str]:
@@ -340,10 +441,11 @@ class Target:
 			return False
 		if any(self.remembered.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
 			return False
-		changed = self.find_changed()
+		changed = self.remembered.find_changed(self.saved["files"])
 		edited = self.saved["edited"]
 		if changed:
-			edited = {path: (0, now) if path in changed else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
+			paths = {file.path for file in changed}
+			edited = {path: (0, now) if path in paths else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
 		if any(is_rested(*edit, now) for edit in edited.values()):
 			return False
 		if changed and not self.follow(changed, edited, is_cxx, now if may_leave else None):
@@ -351,61 +453,57 @@ class Target:
 		self.remembered.held.append((self, key, is_cxx))
 		return True
 
-	def find_changed(self) -> List[str]:
-		"""The files whose content has changed. If only the stamp has changed, it is updated."""
-		saved, digests, stamp = self.saved["stamps"], self.saved["digests"], self.remembered.stamp
-		changed = []
-		for path in [path for path, known in saved.items() if stamp(path) != known]:
-			# taken before the file is read, so that a later change shows
-			settled = stamps.settle(stamp(path))
-			content = self.remembered.read(path) if settled and path in digests else None
-			if content is None or hashlib.md5(content).hexdigest() != digests[path]:
-				changed.append(path)
-			elif settled != saved[path]:
-				saved[path] = settled
-				self.remembered.is_new = True
-		return changed
-
 	def follow(
-		self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool, leaving: Optional[float]
+		self,
+		changed: List[seen.SeenFile],
+		edited: Dict[str, Tuple[int, float]],
+		is_cxx: bool,
+		leaving: Optional[float],
 	) -> bool:
 		"""
 		Keep the plan if only files have changed that are compiled alone and keep their position.
 
 		If the time of ``leaving`` is given, other sources whose position does not matter leave their groups then.
 		"""
-		plan = self.saved["plan"]
-		numbers = self.number_sources()
-		new = [path for path in changed if path not in edited]
+		from . import names
+
+		numbers, starts = self.number_sources(), self.saved["plan"]["starts"]
+		new = [file.path for file in changed if file.path not in edited]
 		if new and (leaving is None or len(changed) > MANY_EDITED or not self.may_leave(new)):
 			return False
-		digests = {}
 		found = {}
-		for path in changed:
-			found[path] = stamps.settle(self.remembered.stamp(path))
+		for path in [file.path for file in changed]:
+			stamp = stamps.settle(self.remembered.stamp(path))
 			content = self.remembered.read(path)
-			if content is None or found[path] is None:
+			if content is None or stamp is None:
 				return False
 			facts = names.read_facts(content.decode("latin-1"))
-			if grouping.is_starting(facts, is_cxx) != (numbers[path] in plan["starts"]):
+			if names.is_starting(facts, is_cxx) != (numbers[path] in starts):
 				return False
-			digests[path] = hashlib.md5(content).hexdigest()
+			found[path] = self.remembered.note(path, stamp, hashlib.md5(content).digest())
 		for path in new:
 			self.leave(path)
-		self.saved["stamps"].update(found)
-		self.saved["digests"].update(digests)
+		self.saved["files"] = [found.get(file.path, file) for file in self.saved["files"]]
 		self.saved["edited"] = {**edited, **dict.fromkeys(new, (0, leaving or 0.0))}
 		self.remembered.is_new = True
+		self.is_edited = True
+		if self.hear_edit is not None:
+			self.hear_edit()
 		return True
+
+	def find_sources(self) -> List[seen.SeenFile]:
+		"""The sources of the plan, if there is one."""
+		plan = self.saved.get("plan")
+		return self.saved["files"][: len(plan["headers"])] if plan else []
 
 	def number_sources(self) -> Dict[str, int]:
 		"""The sources of the plan, with their numbers."""
-		plan = self.saved.get("plan")
-		paths = list(self.saved["digests"])[: len(plan["headers"])] if plan else []
-		return {path: i for i, path in enumerate(paths)}
+		return {file.path: i for i, file in enumerate(self.find_sources())}
 
-	def find_group(self, path: str) -> Optional[grouping.Entry]:
+	def find_group(self, path: str) -> "Optional[grouping.Entry]":
 		"""The group of a source; None if it is compiled alone."""
+		from . import grouping
+
 		i = self.number_sources().get(path)
 		for entry in map(grouping.Entry._make, self.saved["plan"]["entries"]) if i is not None else ():
 			if i in entry.members and entry.anchor >= 0:
@@ -422,6 +520,8 @@ class Target:
 
 	def leave(self, path: str) -> None:
 		"""Take a source out of its group."""
+		from . import grouping
+
 		plan = self.saved["plan"]
 		self.split(path)
 		numbers = self.number_sources()
@@ -434,39 +534,36 @@ class Target:
 
 	def split(self, path: str) -> None:
 		"""Have the group of a source divided, so that two compiles can run at once and a next edit costs less."""
+		from . import grouping
+
 		splits = self.saved.setdefault("splits", {})
 		group = self.find_group(path)
 		if group:
-			paths, saved = list(self.number_sources()), self.saved["stamps"]
-			members = [i for i in group.members if paths[i] != path]
-			known = [saved.get(paths[i]) for i in members]
+			sources = self.find_sources()
+			members = [i for i in group.members if sources[i].path != path]
+			known = [sources[i].stamp for i in members]
 			half = grouping.find_half(members, [stamp[stamps.SIZE] + grouping.FIXED if stamp else 0 for stamp in known])
 			if half is not None:
-				splits[paths[half]] = path
+				splits[sources[half].path] = path
 
-	def keep(
-		self,
-		key: str,
-		finder: includes.Finder,
-		sources: List[str],
-		files: List[str],
-		plan: StoredPlan,
-	) -> None:
-		known_files = finder.known_files
-		# headers that were too fresh are read once more
-		fresh = [path for path in files if stamps.is_unsettled(known_files.stamp(path))]
+	def keep(self, key: str, finder: "includes.Finder", ours: List[str], plan: StoredPlan) -> None:
+		"""Keep a plan that depends on these files of the project."""
+		known_files, note, known = finder.known_files, self.remembered.note, set(ours)
 		self.saved["key"] = key
-		self.saved["stamps"] = {
-			**finder.system.find_stamps(finder.systems),
-			**{path: known_files.stamp(path) for path in files},
-		}
-		self.saved["missed"] = {folder: sorted(missed) for folder, missed in finder.missed.items()}
-		self.saved["digests"] = {path: known_files.digest(path) for path in [*sources, *fresh]}
+		self.saved["files"] = [
+			*(note(path, known_files.stamp(path), bytes.fromhex(known_files.digest(path))) for path in ours),
+			*(
+				note(path, stamp, b"")
+				for path, stamp in finder.system.find_stamps(finder.systems).items()
+				if path not in known
+			),
+		]
+		self.saved["missed"] = {folder: MISSED_APART.join(sorted(missed)) for folder, missed in finder.missed.items()}
 		self.saved["plan"] = plan
 		self.remembered.planned.add(self.name)
 		self.remembered.is_new = True
 
-	def find_away(self, known_files: includes.KnownFiles, sources: List[str], is_adaptive: bool) -> Dict[str, str]:
+	def find_away(self, known_files: "includes.KnownFiles", sources: List[str], is_adaptive: bool) -> Dict[str, str]:
 		"""The sources that are compiled alone for now, with the reasons."""
 		away = dict.fromkeys(self.find_apart(), "does not compile with others")
 		edited = self.find_edited(known_files, sources) if is_adaptive else {}
@@ -483,10 +580,10 @@ class Target:
 		away.update((path, "is being edited") for path in edited)
 		return away
 
-	def find_edited(self, known_files: includes.KnownFiles, sources: List[str]) -> Dict[str, Tuple[int, float]]:
+	def find_edited(self, known_files: "includes.KnownFiles", sources: List[str]) -> Dict[str, Tuple[int, float]]:
 		"""The sources that were edited lately: how many builds ago, of those in which others have changed, and when."""
 		now = time.time()
-		known = self.saved.get("digests", {})
+		known = {file.path: file.digest.hex() for file in self.find_sources()}
 		edited = {path: (edit[0], edit[1]) for path, edit in self.saved.get("edited", {}).items() if path in sources}
 		changed = [path for path in sources if path in known and known[path] != known_files.digest(path)]
 		for path, (builds, when) in list(edited.items()):
@@ -501,18 +598,23 @@ class Target:
 		"""The sources that did not compile with others, as long as all of them are unchanged."""
 		apart = self.saved.get("apart", {})
 		for path, digests in list(apart.items()):
-			if any(includes.digest_of(each) != digest for each, digest in digests.items()):
+			if any(seen.digest_of(each) != digest for each, digest in digests.items()):
 				del apart[path]
 				self.remembered.is_new = True
 		return list(apart)
 
 	def set_apart(self, path: str, others: List[str]) -> None:
 		"""Remember that a source does not compile with these others. The plan is made anew the next time."""
-		digests = {each: includes.digest_of(each) for each in [path, *others]}
+		digests = {each: seen.digest_of(each) for each in [path, *others]}
 		with self.remembered.lock:
 			self.saved.setdefault("apart", {})[path] = digests
 			self.saved["key"] = ""
 			self.remembered.is_new = True
+
+	def find_headers(self, members: Iterable[int]) -> Set[str]:
+		"""The headers of the project that these sources include. All of them were found."""
+		files, headers = self.saved["files"], self.plan["headers"]
+		return {files[number].path for i in members for number in seen.unpack_numbers(headers[i] or b"")}
 
 	# ---- what it gains
 

@@ -11,9 +11,6 @@ from typing import Dict, List, NamedTuple, Set, Union
 from .declarations import Declarations, State
 from .tokens import COMMENT, KEYWORDS, RAW, TOKEN, TYPES, WORD
 
-VERSION = 2
-"""The version of the facts. Those of another version are not read."""
-
 PLAIN_INCLUDE = re.compile(r'#include ("[^"\n]+(?=")|<[^>\n]+(?=>)).$')
 """The usual form of an include."""
 INCLUDES = re.compile(
@@ -133,6 +130,11 @@ class Condition(NamedTuple):
 	"""What pragmas had saved before it."""
 	others: List[Open]
 	"""What they had saved at the ends of its sides so far."""
+
+
+def is_starting(facts: Facts, is_cxx: bool) -> bool:
+	"""Tell whether code of a file may run before ``main``."""
+	return (is_cxx and bool(facts.starts)) or "constructor" in facts.words.split()
 
 
 def read_facts(text: str) -> Facts:

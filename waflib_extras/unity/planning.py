@@ -122,7 +122,7 @@ class Ahead:
 		found = [told for helper in self.helpers for told in helper.take()]
 		for told in found:
 			self.remembered.put_new(told)
-			self.count += len(told["plans"])
+			self.count += len(told["plans"]["targets"])
 		return bool(found)
 
 	def end(self) -> None:

@@ -6,7 +6,7 @@ from typing import Dict, List
 
 from waflib import Build, Logs, Node, Options, Task, TaskGen
 
-from ..hooks import entry, lifecycle
+from ..hooks import entry, gc_pause, lifecycle
 from . import bisect, planning, unit
 
 TOOL = "unity"
@@ -108,6 +108,8 @@ class Collector:
 		"""By language: for each source the position of its object, the node, and Waf's hook."""
 
 	def begin(self) -> None:
+		self.excluded = self.gen.to_list(getattr(self.gen, "unity_exclude", []))
+		self.remembered = unit.find_memory(self.gen.bld)
 		self.outer = self.gen.__dict__.get("mappings")
 		mappings = self.gen.mappings
 		self.gen.mappings = dict(mappings)
@@ -135,7 +137,7 @@ class Collector:
 
 	def take(self, language: str, hook: unit.Hook, gen: TaskGen.task_gen, node: Node.Node) -> None:
 		if self.may_join(node):
-			count = sum(map(len, self.taken.values()))
+			count = len(self.taken["c"]) + len(self.taken["cxx"])
 			self.taken[language].append(((len(getattr(gen, "compiled_tasks", ())), 0, count), node, hook))
 		else:
 			hook(gen, node)
@@ -143,15 +145,17 @@ class Collector:
 	def may_join(self, node: Node.Node) -> bool:
 		"""Tell whether a source exists and the project does not want it to be compiled alone."""
 		bld = self.gen.bld
-		excluded = self.gen.to_list(getattr(self.gen, "unity_exclude", []))
-		names = (node.name, node.path_from(self.gen.path))
-		if any(
-			node is each or (isinstance(each, str) and any(fnmatch.fnmatchcase(name, each) for name in names))
-			for each in excluded
-		):
+		if self.excluded and self.is_excluded(node):
 			return False
 		is_made = node.is_bld() and (bld.bldnode is not bld.srcnode or node in bld.node_sigs)
-		return not is_made and unit.find_memory(bld).stamp(node.abspath()) is not None
+		return not is_made and self.remembered.stamp(node.abspath()) is not None
+
+	def is_excluded(self, node: Node.Node) -> bool:
+		names = (node.name, node.path_from(self.gen.path))
+		return any(
+			node is each or (isinstance(each, str) and any(fnmatch.fnmatchcase(name, each) for name in names))
+			for each in self.excluded
+		)
 
 	def make_tasks(self) -> None:
 		"""Make tasks of the sources that were taken, and put them where Waf would have put them."""
@@ -170,6 +174,19 @@ class Collector:
 		if positions:
 			gen.compiled_tasks.sort(key=positions.__getitem__)
 			gen.unity_positions = {task.outputs[0]: place for task, place in positions.items()}
+
+
+class Pause:
+	"""Lets Python's collector run less often, from before Waf reads its database to the end of the build."""
+
+	def __init__(self) -> None:
+		self.collector = gc_pause.Collector()
+
+	def begin(self, bld: Build.BuildContext) -> None:
+		self.collector.slow_down()
+
+	def end(self, bld: Build.BuildContext, outcome: str) -> None:
+		self.collector.restore()
 
 
 def install() -> None:
@@ -191,10 +208,11 @@ def install() -> None:
 							"unity: %d targets were planned by other processes" % remembered.ahead.count
 						)
 				remembered.save()
-				remembered.collector.restore()
 				for line in remembered.told:
 					Logs.info(line)
+			pause.end(bld, "")
 
+	pause = build.join(TOOL, Pause)
 	stock = build.replace(TOOL, "Build.BuildContext.compile", compile)
 
 
@@ -203,4 +221,6 @@ options, configure = entry.make_entries("--batchsize", add_options, install)
 
 def build(bld: Build.BuildContext) -> None:
 	install()
+	# if the wscript has not loaded the tool before
+	lifecycle.find().join(TOOL, Pause).begin(bld)
 	bld.unity_everywhere = True

@@ -11,12 +11,14 @@ from waflib import Build, Errors, Logs, Node, Options, Task, TaskGen, Utils
 from waflib.Tools import c_preproc
 
 from ..hooks import lifecycle
-from . import batches, bisect, grouping, includes, memory, pragmas
+from . import batches, bisect, digests, memory, pragmas, seen, text
 
 WORTH = 0.8
 """Files are compiled together if that takes at most this part of the time that they take alone."""
 PUSHING = ("gcc", "clang", "icc", "clang++")
 """Compilers that can save and restore a macro."""
+URGENT = 1000
+"""The priority of tasks of targets with edited sources. Compiles begin before Waf has looked at all other tasks."""
 CLANG_MAPS = 10
 """The first version of clang with ``-fmacro-prefix-map``."""
 
@@ -36,6 +38,8 @@ class Unit:
 		self.positions = [place for place, _, _ in taken]
 		self.nodes = [node for _, node, _ in taken]
 		self.hook = taken[0][2]
+		self.folders: Dict[Node.Node, str] = {}
+		"""The folders of sources, as compilers know them, with a slash at the end."""
 		self.sampled = False
 		"""Whether some of them were compiled alone, to measure what is gained."""
 		bld = gen.bld
@@ -44,10 +48,12 @@ class Unit:
 		self.target = self.remembered.target(self.name)
 		self.compiler = "cxx" if language == "cxx" or (not gen.env.CC and gen.env.CXX) else "c"
 		self.prefix = "CXX" if self.compiler == "cxx" else "CC"
+		self.knows_digests = digests.are_known()
+		"""Whether Waf can be given digests that were stored with the plan."""
 
 	def make_tasks(self) -> "List[Tuple[int, Task.Task]]":
 		"""The tasks, each with the number of its first source."""
-		made = []
+		made: List[Tuple[int, Task.Task]] = []
 		plan = self.find_plan()
 		choice = self.choose(plan)
 		if not choice:
@@ -63,7 +69,19 @@ class Unit:
 			else:
 				made.append((position, self.make_batch(members, anchor, early)))
 		tell(self, plan, choice)
+		self.hasten([task for _, task in made])
 		return made
+
+	def hasten(self, tasks: "List[Task.Task]") -> None:
+		"""Have these tasks run first if sources were edited. In a run that began ahead, this may be known later."""
+
+		def put_first() -> None:
+			for task in tasks:
+				task.tree_weight = URGENT
+
+		if self.target.is_edited:
+			put_first()
+		self.target.hear_edit = put_first
 
 	def choose(self, plan: memory.StoredPlan) -> bool:
 		"""Tell whether the plan is worth it: whether to compile sources together."""
@@ -102,25 +120,34 @@ class Unit:
 		headers = self.target.plan["headers"]
 		return not is_cached and not c_preproc.go_absolute and all(headers[i] is not None for i in members)
 
-	def frame(self) -> grouping.Frame:
+	def frame(self) -> text.Frame:
 		gen = self.gen
-		return grouping.Frame(
+		return text.Frame(
 			getattr(gen, "unity_before", ""), getattr(gen, "unity_after", ""), getattr(gen, "unity_unique_id", "")
 		)
 
 	def write(self, members: Sequence[int], writer: Task.Task) -> str:
 		"""The text of the file that includes these sources."""
-		gen = self.gen
-		return grouping.write_text(
-			[(self.spell(i), self.nodes[i].path_from(gen.bld.srcnode), self.macros.get(str(i), ())) for i in members],
+		top = self.gen.bld.srcnode
+		has_keys = bool(writer.frame.unique)
+		return text.write(
+			[
+				(self.spell(i), self.nodes[i].path_from(top) if has_keys else "", self.macros.get(str(i), ()))
+				for i in members
+			],
 			writer.early,
 			writer.frame,
 		)
 
 	def spell(self, i: int) -> str:
 		"""The name by which a compiler knows this source."""
-		path: str = self.nodes[i].path_from(self.gen.get_cwd())
-		return path
+		node = self.nodes[i]
+		folder = self.folders.get(node.parent)
+		if folder is None:
+			path: str = node.path_from(self.gen.get_cwd())
+			folder = self.folders[node.parent] = path[: len(path) - len(node.name)]
+		name: str = node.name
+		return folder + name
 
 	# ---- the plan
 
@@ -152,8 +179,9 @@ class Unit:
 		return False
 
 	def make_plan(self, digest: str, paths: List[str], groups: List[str], folders: List[str], adaptive: bool) -> None:
+		from . import grouping, includes
+
 		bld = self.gen.bld
-		self.remembered.collector.slow_down()
 		known_files = self.remembered.open_facts()
 		made = [path for env in bld.all_envs.values() for path in env[Build.CFG_FILES]]
 		finder = includes.Finder(
@@ -181,20 +209,20 @@ class Unit:
 			[i for i, path in enumerate(paths) if path in self.target.splits],
 		)
 		reasons = {**plan.reasons, **{str(i): away[path] for i, path in enumerate(paths) if path in away}}
-		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})
-		# a header that does not exist may be made in the build: Waf has to search it then
+		files = [*paths, *sorted({path for source in sources for path in source.headers}.difference(paths))]
 		numbers = {path: number for number, path in enumerate(files)}
 		found: memory.StoredPlan = {
 			"entries": [(entry.place, entry.members, entry.anchor, entry.early) for entry in plan.entries],
 			"macros": plan.macros,
 			"reasons": reasons,
 			"starts": plan.starts,
-			"files": files,
+			# a header that does not exist may be made in the build: Waf has to search it then
 			"headers": [
-				sorted(numbers[path] for path in source.headers) if source.is_found else None for source in sources
+				seen.pack_numbers(numbers[path] for path in source.headers) if source.is_found else None
+				for source in sources
 			],
 		}
-		self.target.keep(digest, finder, paths, files, found)
+		self.target.keep(digest, finder, files, found)
 
 	def find_groups(self) -> List[str]:
 		group = getattr(self.gen, "unity_group", None)
