@@ -425,6 +425,7 @@ impl Cache {
         file_view: &mut Option<FileView>,
     ) -> Found {
         if question.wishes.recache {
+            self.check_blobs(entries);
             return Found::Nothing(MissReason::Recached.into());
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
@@ -500,6 +501,14 @@ impl Cache {
             self.store.remove_entry(known);
         }
         stored
+    }
+
+    /// Reads the blobs of entries. The store forgets a damaged one. Otherwise it would count as stored already, and stay.
+    fn check_blobs(&self, entries: &[EntryRef]) {
+        for stored in entries.iter().filter_map(|known| self.read(known)) {
+            let blobs = stored.entry.blobs();
+            blobs.iter().for_each(|digest| drop(self.store.open_blob(digest)));
+        }
     }
 
     pub(super) fn refuse(&self, why: Refusal) {
