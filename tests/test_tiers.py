@@ -5,13 +5,14 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Optional
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
-from tier_support import LINE, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
+from tier_support import LINE, PATIENT, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),
@@ -147,7 +148,6 @@ def test_clients_say_what_they_want_of_tiers(machine: Make, redis: RedisServer) 
 	assert third.same(LINE, WAFCC_READONLY="1").startswith("hit")
 
 
-def test_the_setting_may_change_while_the_engine_runs(machine: Make, redis: RedisServer) -> None:
 def test_what_is_cached_anew_takes_the_place_of_the_old_result(machine: Make, redis: RedisServer) -> None:
 	"""Another machine gets the new result. gcc's objects for the linker's optimizer differ from run to run."""
 	if not shutil.which("gcc"):
@@ -195,6 +195,7 @@ def test_redis_behind_a_unix_socket(machine: Make, redis: RedisServer, tmp_path:
 		shutil.rmtree(folder)
 
 
+def test_the_setting_may_change_while_the_engine_runs(machine: Make, redis: RedisServer) -> None:
 	"""``--set-config`` tells it; ``--show-config`` hides the password."""
 	first, second = machine(redis.address), machine("")
 	first.write("x.c", "int f;\n")
