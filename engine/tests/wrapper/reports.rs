@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -357,4 +357,42 @@ fn default_access_control_lists_hold() {
             assert_eq!(project.count("hits"), before + 1, "umask {umask}, {prepare}");
         }
     }
+}
+
+/// A folder of which nothing is cached is named with the reason and the remedy, until something of it is cached.
+#[test]
+fn a_folder_of_which_nothing_is_cached_is_named() {
+    let project = Project::new();
+    fs::create_dir(project.sandbox.path("obj")).unwrap();
+    fs::write(
+        project.sandbox.path("stamp.h"),
+        "static const char built[] = __TIME__;\n",
+    )
+    .unwrap();
+    for name in ["1", "2", "3", "4", "5"] {
+        let source = format!("{name}.c");
+        fs::write(project.sandbox.path(&source), "#include \"stamp.h\"\nint x;\n").unwrap();
+        wait_until("its header is not too new", || {
+            project
+                .run_wafcc(&format!("gcc -c {source} -o obj/{name}.o"))
+                .succeeded();
+            let told = project.run_wafcc(&format!("--explain obj/{name}.o")).succeeded();
+            told.contains("it asks for the time")
+        });
+    }
+    let told = project.run_wafcc("--show-stats").succeeded();
+    let line = told
+        .lines()
+        .find(|line| line.starts_with("Nothing cached in:"))
+        .unwrap_or_default();
+    assert!(
+        line.contains("/obj (5 commands): it asks for the time; set SOURCE_DATE_EPOCH"),
+        "{told}"
+    );
+    assert_eq!(project.statistics()["voided"][0]["commands"], 5);
+    project.store("gcc -c a.c -o obj/a.o");
+    assert!(!project
+        .run_wafcc("--show-stats")
+        .succeeded()
+        .contains("Nothing cached in:"));
 }
