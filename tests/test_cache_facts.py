@@ -118,7 +118,9 @@ KINDS = {
 	"partial link": Kind("ld -r -o both.o a.o b.o", "both.o", "a.o", ""),
 	"archive": Kind("ar rcs both.a a.o b.o", "both.a", "a.o", ""),
 	"archive by gcc": Kind("gcc-ar qc both.a a.o b.o", "both.a", "b.o", ""),
-	"intermediate files": Kind("gcc -save-temps -c a.c", "a.s", "a.c", "int f(void) { return 2; }\n"),
+	"intermediate files": Kind(
+		"gcc -fdump-tree-gimple=a.gimple -c a.c", "a.gimple", "a.c", "int f(void) { return 2; }\n"
+	),
 	"scanner": Kind("flex x.l", "lex.yy.c", "x.l", "%%\n[0-9] ;\n%%\n"),
 	"parser": Kind("bison -d x.y", "x.tab.h", "x.y", FILES["x.y"].replace("A", "B")),
 	"messages": Kind("protoc --cpp_out=. m.proto", "m.pb.h", "m.proto", FILES["m.proto"].replace("a =", "b =")),
@@ -409,7 +411,8 @@ def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, sa
 	sandbox.write("p.args", """'-DTOLD=_Pragma("GCC dependency \\\\"in.txt\\\\"")'\n""")
 	for name_of_file in ("p.c", "p.h", "in.txt"):
 		os.utime(sandbox.folder / name_of_file, (10**9, 10**9))
-	line = f"{cc} -Werror=comment {'-save-temps' if by_facts else ''} -c p.c -o made.o @p.args"
+	unknown = "-save-temps=obj -save-temps=cwd" if by_facts else ""  # only together
+	line = f"{cc} -Werror=comment {unknown} -c p.c -o made.o @p.args"
 	sandbox.check_until_hit(line, "made.o")
 	assert sandbox.check(line, "made.o").startswith("hit")
 	os.utime(sandbox.folder / "in.txt", (10**9 + 9, 10**9 + 9))

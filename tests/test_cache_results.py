@@ -11,6 +11,7 @@ import time
 import tty
 from typing import List
 
+import pytest
 from cache_support import PATIENCE, Lab, each
 
 
@@ -39,6 +40,31 @@ def test_all_files_come_back(cc: str, lab: Lab) -> None:
 	lab.until_hit(f"{cc} -MMD -MF d.d -MT third -MP -c x.c -o x.o")
 	for umask in (0o077, 0o002):
 		lab.until_hit(f"{cc} -MD -c x.c -o x.o", umask=umask)
+
+
+@each
+@pytest.mark.parametrize("option", ["-save-temps", "-save-temps=cwd", "-save-temps=obj", "-g -save-temps -MD"])
+def test_temporary_files_come_back(cc: str, option: str, lab: Lab) -> None:
+	"""What the preprocessor and the compiler leave for the next step is a result, beside the object or not."""
+	lab.write("f.h", "#define F 1\n")
+	lab.write("x.c", '#include "f.h"\nint f(void) { return F; }\n')
+	(lab.folder / "d").mkdir()
+	for line in (f"{cc} {option} -c x.c", f"{cc} {option} -c x.c -o d/y.o", f"{cc} {option} -S x.c -o d/y.s"):
+		lab.until_hit(line)
+	lab.write("f.h", "#define F 2\n")
+	assert lab.same(f"{cc} {option} -c x.c -o d/y.o").startswith("miss: f.h has changed")
+
+
+@each
+@pytest.mark.parametrize("option", ["--coverage", "-fprofile-arcs -ftest-coverage", "-g -gsplit-dwarf"])
+def test_a_folder_behind_a_link(cc: str, option: str, lab: Lab) -> None:
+	"""A result names the folder as the command's PWD does: by the link, or by its own name."""
+	lab.write("real/x.c", "int f(int a) { return a ? 1 : 2; }\n")
+	(lab.folder / "link").symlink_to("real")
+	seed = "-frandom-seed=1 " if cc == "gcc" else ""  # its notes have a stamp
+	line = f"{cc} {seed}{option} -c x.c -o x.o"
+	for folder in ("link", "real", "link"):
+		lab.until_hit(line, cwd=folder, PWD=str(lab.folder / folder))
 
 
 @each

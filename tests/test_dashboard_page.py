@@ -261,7 +261,7 @@ def fill_store(wafcc: str, folder: pathlib.Path, environ: Any) -> None:
 	compile_all("-O2", only=["lex"])
 	(folder / "shared.h").write_text("#define ONE 2\n")
 	compile_all("-O1", only=["parse", "emit"])
-	compile_all("-O1", "-save-temps", only=["main"])
+	compile_all("-O1", "-fdump-tree-gimple", only=["main"])
 
 
 def play(wafcc: str, folder: pathlib.Path, environ: Any, other: Any) -> None:

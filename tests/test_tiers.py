@@ -5,13 +5,14 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Optional
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
-from tier_support import LINE, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
+from tier_support import LINE, PATIENT, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),
@@ -145,6 +146,53 @@ def test_clients_say_what_they_want_of_tiers(machine: Make, redis: RedisServer) 
 	assert second.remote()["hits"] == 0
 	third = machine(redis.address)
 	assert third.same(LINE, WAFCC_READONLY="1").startswith("hit")
+
+
+def test_what_is_cached_anew_takes_the_place_of_the_old_result(machine: Make, redis: RedisServer) -> None:
+	"""Another machine gets the new result. gcc's objects for the linker's optimizer differ from run to run."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	line = "gcc -flto -c x.c -o x.o"
+	first, second = machine(redis.address), machine(redis.address)
+	first.write("x.c", "int f;\n")
+	deadline = time.monotonic() + PATIENCE
+	old = first.run(line, True).files["x.o"]
+	while not first.explain(first.folder / "x.o").startswith("hit"):
+		assert time.monotonic() < deadline
+		old = first.run(line, True).files["x.o"]
+	uploads = first.until_uploaded()["uploads"]
+	new = first.run(line, True, WAFCC_RECACHE="1").files["x.o"]
+	assert new != old
+	first.until_uploaded(uploads + 1)
+	assert second.run(line, True).files["x.o"] == new
+	assert second.explain(second.folder / "x.o").startswith("hit")
+
+
+def test_redis_behind_a_unix_socket(machine: Make, redis: RedisServer, tmp_path: pathlib.Path) -> None:
+	"""The address is ccache's, with a password and a database. A wrong password and a missing socket are told."""
+	folder = pathlib.Path(tempfile.mkdtemp(prefix="redis-"))
+	server = RedisServer(tmp_path / "other")
+	path = folder / "sock"
+	try:
+		with server.run("--unixsocket", str(path)):
+
+			def address(password: str, place: pathlib.Path = path) -> str:
+				return f"redis+unix://:{password}@localhost{place}?db=1{PATIENT}"
+
+			first, second = machine(address(server.password)), machine(address(server.password))
+			first.write("x.c", "int f;\n")
+			said, remote = shared(first, second, LINE)
+			assert said.startswith("hit") and remote["hits"] == 1
+			assert remote["tiers"][0]["name"] == f"redis+unix:{path}?db=1"
+			assert int(server.ask("dbsize")) > 0
+			wrong = machine(address("wrong"))
+			assert wrong.same(LINE).startswith("miss")
+			assert any("it refused: WRONGPASS" in why for why in wrong.remote()["errors"]), wrong.remote()
+		gone = machine(address(server.password, folder / "none"))
+		assert gone.same(LINE).startswith("miss")
+		assert any("nobody listens there" in why for why in gone.remote()["errors"]), gone.remote()
+	finally:
+		shutil.rmtree(folder)
 
 
 def test_the_setting_may_change_while_the_engine_runs(machine: Make, redis: RedisServer) -> None:

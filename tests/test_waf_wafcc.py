@@ -109,6 +109,39 @@ def build(waf: Any, project: Any, engine: str) -> Build:
 	return made
 
 
+def test_a_compiler_that_is_not_known(waf: Any, project: Any, engine: str) -> None:
+	"""A compile by a program of another name is cached by what it is seen to do, without being asked for."""
+	if not shutil.which("gcc") or not os.path.exists("/usr/bin/python3"):
+		pytest.skip("needs gcc and /usr/bin/python3")
+	script = '#!/usr/bin/python3 -SE\nimport os, sys\nos.execvp("gcc", ["gcc", *sys.argv[1:]])\n'
+	configure = 'conf.load("compiler_c compiler_cxx")\n\tconf.env.CC = [conf.path.find_node("bin/emcc").abspath()]'
+	wscript = WSCRIPT.replace('conf.load("compiler_c compiler_cxx")', configure)
+	made = Build(waf, project({**PROJECT, "wscript": wscript, "bin/emcc": script}))
+	(made.folder / "bin/emcc").chmod(0o755)
+	made.configure()
+	first = made.ask()
+	assert first["a.c"].startswith("miss") and "not stored" not in first["a.c"], first
+	made.waf(made.folder, "clean", **made.kwargs)
+	assert made.ask()["a.c"].startswith("hit")
+	made.write("inc/a.h", "#define A 5\n")
+	assert made.ask()["a.c"].startswith("miss")
+	assert made.say().startswith("7 ")
+
+
+def test_a_target_of_which_nothing_is_cached_is_named(build: Build) -> None:
+	"""A date in a header that all of its sources include is named once, in the end, with what helps."""
+	build.write("inc/both.h", "#define BOTH 2\nstatic const char stamp[] = __TIME__;\n")
+	sources = ["%s.c" % name for name in "defg"]
+	for name in sources:
+		build.write(name, '#include "both.h"\nint %s;\n' % name[0])
+	wscript = (build.folder / "wscript").read_text()
+	build.write("wscript", wscript + '\tbld.objects(source="%s", target="more", includes="inc")\n' % " ".join(sources))
+	shown = build.run(env={"WAF_PREFORK_SUMMARY": None}).stdout
+	assert "wafcc: nothing of more is cached (4 commands): it asks for the time; set SOURCE_DATE_EPOCH" in shown, shown
+	build.write("inc/both.h", "#define BOTH 2\n")
+	assert "nothing of" not in build.run(env={"WAF_PREFORK_SUMMARY": None}).stdout
+
+
 ALL = {"a.c", "b.c", "main.cpp"}
 
 

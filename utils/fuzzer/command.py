@@ -37,7 +37,11 @@ FLAGS = (
 	"--coverage",
 	"-fdiagnostics-color=always",
 	"-pipe",
+	"-save-temps",
+	"-save-temps=obj",
+	"-fsyntax-only",
 )
+OUTPUTS = ("a.o", "src/b.o", "/dev/null")
 # commands for `wafcc run --`; the output is the last word
 TOOLS = (
 	"gcc -shared -o {output} obj/a.o",
@@ -119,7 +123,7 @@ def choose_command(rng: random.Random, compilers: List[str], before: Optional[Co
 	if change < 0.8:
 		return before._replace(compiler=rng.choice(compilers))
 	if change < 0.85:
-		return before._replace(output=rng.choice(("a.o", "src/b.o")))
+		return before._replace(output=rng.choice(OUTPUTS))
 	if change < 0.9:
 		return before._replace(folder=rng.choice((".", "src")))
 	if change < 0.95:

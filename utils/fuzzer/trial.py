@@ -16,7 +16,22 @@ from .kinds import COMPILES, KINDS
 from .project import CHECKOUTS, Project
 
 Step = Union[Command, Tool, Special]
-MADE = (".o", ".d", ".s", ".i", ".su", ".dwo", ".gcno", ".out", ".txt", ".line", ".bin", ".tmp")  # by commands only
+MADE = (
+	".o",
+	".d",
+	".s",
+	".i",
+	".ii",
+	".bc",
+	".su",
+	".dwo",
+	".gcno",
+	".out",
+	".txt",
+	".line",
+	".bin",
+	".tmp",
+)  # by commands only
 TICK = 1.1  # seconds; a result with the time in it is another one afterwards
 LINK = b"leads to "  # before the target of a link, which has no content
 

@@ -97,6 +97,8 @@ class Cache(Protocol):
 
 	def find_new_flags(self, task: "Task") -> int: ...
 
+	def describe_voided(self) -> str: ...
+
 
 class Recording(Protocol):
 	"""

@@ -10,6 +10,7 @@ from waflib.Tools import c_preproc, ccroot
 
 from ..client import engine, protocol
 from ..hooks import lifecycle, stock
+from . import voided
 from .settings import Settings, find_terminal, find_variables, read_settings
 
 KNOWN = ("uncached", "hit", "miss")
@@ -45,6 +46,7 @@ class Cacher:
 		"""The flags by task class."""
 		self.counts = [0, 0, 0]
 		self.unstored = 0
+		self.targets = voided.Targets()
 		self.saved = 0
 		"""The processor time in microseconds that the commands of hits took when they ran."""
 		self.solo: Optional[Task.Task] = None
@@ -136,11 +138,18 @@ class Cacher:
 		self.saved += told.processor
 		if told.unstored:
 			self.unstored += 1
+		target = task.generator
+		if self.targets.open.get(target, self) is not None:
+			self.targets.hear(target, told)
 		if Logs.verbose:
 			words = told.show()
 			Logs.debug("wafcc: %s: %s%s", task, KNOWN[told.known], ": " + words if words else "")
 		if ended.learned is not None:
 			task.wafcc_learned = ended.learned
+
+	def describe_voided(self) -> str:
+		"""One line about targets of which nothing is cached; empty if there are none."""
+		return self.targets.describe()
 
 	def finish(self) -> None:
 		"""Called at exit: tell for ``--zones=wafcc`` how many commands were hits and misses."""

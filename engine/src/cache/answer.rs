@@ -56,6 +56,8 @@ pub struct Question {
     pub umask: u32,
     /// If set, the command may be cached by its facts alone. This is what it then finds on its standard input.
     pub by_facts: Option<Input>,
+    /// The same, but only if it is a compile by a compiler whose options are not known.
+    pub compiles_by_facts: bool,
     pub input: Input,
     /// Other properties of its process that a program can ask for, but few do.
     pub circumstances: Circumstances,
@@ -166,6 +168,11 @@ impl Uncached {
         }
     }
 
+    /// It is a compile, whose facts may be enough. Other commands of unknown programs have other reasons.
+    fn is_other_compile(&self) -> bool {
+        self.why == UncachedReason::UnknownCompiler
+    }
+
     /// The message to the client.
     pub fn told(self) -> Told {
         let (why, words) = (self.why, self.words);
@@ -263,7 +270,11 @@ impl Cache {
     fn answer(&self, mut question: Question, file_view: &mut Option<FileView>) -> Option<Answer> {
         let mut now = FileView::for_request(file_view.take(), question.arrived);
         self.share_checkout(&mut question, &mut now);
-        let action = self.understand(&question, &mut now);
+        let mut action = self.understand(&question, &mut now);
+        if question.compiles_by_facts && matches!(&action, Err(reason) if reason.is_other_compile()) {
+            question.by_facts = Some(question.input);
+            action = self.understand(&question, &mut now);
+        }
         *file_view = Some(now);
         let action = match action {
             Ok(action) => action,
@@ -416,6 +427,7 @@ impl Cache {
         file_view: &mut Option<FileView>,
     ) -> Found {
         if question.wishes.recache {
+            self.check_blobs(entries);
             return Found::Nothing(MissReason::Recached.into());
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
@@ -491,6 +503,14 @@ impl Cache {
             self.store.remove_entry(known);
         }
         stored
+    }
+
+    /// Reads the blobs of entries. The store forgets a damaged one. Otherwise it would count as stored already, and stay.
+    fn check_blobs(&self, entries: &[EntryRef]) {
+        for stored in entries.iter().filter_map(|known| self.read(known)) {
+            let blobs = stored.entry.blobs();
+            blobs.iter().for_each(|digest| drop(self.store.open_blob(digest)));
+        }
     }
 
     pub(super) fn refuse(&self, why: Refusal) {

@@ -171,6 +171,7 @@ impl Cache {
             outputs: question.outputs.clone(),
             arrived: question.arrived,
             by_facts: question.by_facts,
+            compiles_by_facts: false,
             input: question.input,
             circumstances: question.circumstances.clone(),
             wishes: question.wishes.clone(),

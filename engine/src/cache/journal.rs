@@ -24,6 +24,7 @@ use crate::facts::path::lexically_normal;
 use crate::facts::recent::Recent;
 use crate::files::regular;
 use crate::report::explanation::Explanation;
+use crate::report::voided::{self, Voided};
 use crate::wire::{Known, UnstoredReason};
 
 /// How many outputs are kept in memory. A project has a few thousand.
@@ -215,6 +216,13 @@ impl Journal {
     /// The last requests to this engine that were no hits, the newest first. Never waits for a disk.
     pub fn misses(&self) -> Vec<Arc<Explanation>> {
         locked(&self.new).misses.iter().rev().cloned().collect()
+    }
+
+    /// Folders of outputs of which this engine has cached nothing since then, for one reason.
+    pub fn voided(&self, since: u64) -> Vec<Voided> {
+        let all = self.by_output.values();
+        let recent = all.iter().filter(|explanation| explanation.at >= since);
+        voided::find(recent.map(|explanation| &**explanation))
     }
 
     pub fn note_difference(&self, words: &str) {

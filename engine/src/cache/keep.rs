@@ -270,11 +270,7 @@ impl Cache {
     }
 
     fn collect_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<CollectedOutput, Unkept> {
-        let path = place.absolute(&made.path);
-        let number = knows
-            .outputs
-            .iter()
-            .position(|output| place.absolute(&place.path(&Path::here(), &output.path)) == path);
+        let (path, number) = (place.absolute(&made.path), made.number);
         if !made.kind.is_plain() {
             return Err(UnstoredReason::NoPlainFile.into());
         }

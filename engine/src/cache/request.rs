@@ -112,9 +112,11 @@ impl Cache {
         if let Err(error) = self.tally.flush(&self.store) {
             log::debug!("count in the store: {error}");
         }
+        let told = self.gather(&self.tally.look(&self.store), self.store.usage());
         Statistics {
             differences: self.journal.differences(),
-            ..self.gather(&self.tally.look(&self.store), self.store.usage())
+            voided: self.journal.voided(told.since),
+            ..told
         }
     }
 
@@ -138,6 +140,7 @@ impl Cache {
             unaudited: reasons("not audited/"),
             audits_waiting: self.audit.waiting() as u64,
             differences: Vec::new(),
+            voided: Vec::new(),
             entries: usage.entries as u64,
             bytes: usage.size,
             limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },

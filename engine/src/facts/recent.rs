@@ -64,6 +64,16 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
         shard.old.remove(key);
     }
 
+    /// All values, in no order.
+    pub fn values(&self) -> Vec<V> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(shard.young.values().chain(shard.old.values()).cloned());
+        }
+        all
+    }
+
     pub fn len(&self) -> usize {
         let size = |shard: &Mutex<Generations<K, V>>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

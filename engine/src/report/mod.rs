@@ -9,6 +9,7 @@ pub mod question;
 pub mod remote;
 pub mod statistics;
 pub mod status;
+pub mod voided;
 
 /// Prints a result to standard output. The error says that it could not be written.
 pub fn print(bytes: impl AsRef<[u8]>) -> Result<(), String> {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::remote::Remote;
+use super::voided::{self, Voided};
 use crate::bytes::quantity::show_size;
 use crate::wire::Known;
 
@@ -42,6 +43,9 @@ pub struct Statistics {
     pub audits_waiting: u64,
     /// Descriptions of the last differences.
     pub differences: Vec<String>,
+    /// Folders of outputs of which nothing is cached, for one reason.
+    #[serde(default)]
+    pub voided: Vec<Voided>,
     pub entries: u64,
     pub bytes: u64,
     /// 0 means no limit.
@@ -77,6 +81,9 @@ impl Statistics {
         }
         if !self.configure.is_empty() {
             table.line("Of configure tests:", &self.describe_configure());
+        }
+        if let Some(line) = voided::show(&self.voided) {
+            table.line("Nothing cached in:", &line);
         }
         if is_verbose || self.concerns_audits() {
             self.show_audits(&mut table, is_verbose);

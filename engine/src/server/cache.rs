@@ -123,6 +123,8 @@ impl Server {
             folder: order.execute.cwd.clone(),
             umask: order.context.umask,
             by_facts: order.execute.by_facts.then_some(input),
+            // What it prints can be stored, and what it may ask about its process is known.
+            compiles_by_facts: order.has_context && order.execute.stdio[1..].iter().all(|to| *to == Stdio::Pipe),
             input,
             circumstances: Circumstances::new(move || circumstances(&context)),
             outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),

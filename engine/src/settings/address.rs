@@ -1,6 +1,6 @@
 //! The addresses of shared stores, as the setting `remote` has them:
-//! `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/PATH][|NAME[=VALUE]]…`, separated by blanks. `docs/tiers.md` describes
-//! them.
+//! `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/PATH][|NAME[=VALUE]]…`, separated by blanks, and for a Unix socket
+//! `redis+unix:[//[[USER:]PASSWORD@localhost]]/PATH[?db=NUMBER][|NAME[=VALUE]]…`. `docs/tiers.md` describes them.
 //!
 //! Pure, and small: `wafcc` links it to report mistakes. No error contains a secret.
 
@@ -60,6 +60,8 @@ pub struct Address {
     /// For S3, the bucket.
     pub host: String,
     pub port: u16,
+    /// A Unix socket in place of host and port.
+    pub socket: Option<PathBuf>,
     /// Without the leading slash.
     pub path: String,
     pub is_read_only: bool,
@@ -85,6 +87,13 @@ impl fmt::Display for Address {
             (Scheme::Http, true) => "https",
             (Scheme::S3, _) => "s3",
         };
+        if let Some(socket) = &self.socket {
+            write!(f, "{SOCKET}{}", socket.display())?;
+            return match &self.path[..] {
+                "" => Ok(()),
+                database => write!(f, "?db={database}"),
+            };
+        }
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
             false => self.host.clone(),
@@ -114,7 +123,12 @@ pub fn parse_all(text: &str) -> Result<Vec<Address>, String> {
 fn parse(text: &str) -> Result<Address, String> {
     let told = without_secrets(text);
     let wrong = |why: String| format!("{told}: {why}");
-    const SCHEMES: &str = "write tcp://, tcps://, redis://, rediss://, http://, https:// or s3://";
+    const SCHEMES: &str = "write tcp://, tcps://, redis://, rediss://, redis+unix:, http://, https:// or s3://";
+    if let Some(rest) = text.strip_prefix(SOCKET) {
+        let mut parts = rest.split('|');
+        let address = unix_socket(parts.next().unwrap_or_default()).map_err(wrong)?;
+        return address.with(parts).map_err(wrong);
+    }
     let (scheme, rest) = text
         .split_once("://")
         .ok_or_else(|| wrong(format!("not an address; {SCHEMES}")))?;
@@ -144,26 +158,49 @@ fn parse(text: &str) -> Result<Address, String> {
             password.map(decoded).transpose().map_err(wrong)?,
         ),
     };
-    let mut address = Address {
-        scheme,
-        is_secure,
+    let address = Address {
         user,
         password,
-        host,
         port,
         path: path.trim_end_matches('/').to_owned(),
-        is_read_only: false,
-        limits: Limits::default(),
-        layout: Layout::WebDav,
-        token_file: None,
-        ca: None,
-        endpoint: None,
-        region: None,
+        ..Address::new(scheme, is_secure, host)
     };
-    for attribute in parts {
-        address.set(attribute).map_err(wrong)?;
+    address.with(parts).map_err(wrong)
+}
+
+/// Redis behind a Unix socket, in the form that ccache has.
+fn unix_socket(text: &str) -> Result<Address, String> {
+    let (place, query) = text
+        .split_once('?')
+        .map_or((text, None), |(place, query)| (place, Some(query)));
+    let (login, path) = match place.strip_prefix("//") {
+        None => (None, place),
+        // A socket's own name may have an @, but not the host's.
+        Some(rest) => {
+            let (authority, _) = split_path(rest);
+            let login = authority.rsplit_once('@').map(|(login, _)| login);
+            (login, &rest[authority.len()..])
+        }
+    };
+    if !path.starts_with('/') {
+        return Err("its socket is no absolute path; write redis+unix:/PATH".to_owned());
     }
-    address.check().map_err(wrong)?;
+    let database = match query {
+        None => "",
+        Some(query) => query
+            .strip_prefix("db=")
+            .ok_or("only its database can be named; write redis+unix:/PATH?db=0")?,
+    };
+    let mut address = Address {
+        socket: Some(decoded(path)?.into()),
+        path: database.to_owned(),
+        ..Address::new(Scheme::Redis, false, "localhost".to_owned())
+    };
+    if let Some(login) = login {
+        let (user, password) = login.split_once(':').unwrap_or(("", login));
+        address.user = Some(decoded(user)?).filter(|user| !user.is_empty());
+        address.password = Some(decoded(password)?);
+    }
     Ok(address)
 }
 
@@ -210,6 +247,34 @@ fn milliseconds(name: &str, text: Option<&str>) -> Result<Duration, String> {
 }
 
 impl Address {
+    fn new(scheme: Scheme, is_secure: bool, host: String) -> Address {
+        Address {
+            scheme,
+            is_secure,
+            user: None,
+            password: None,
+            host,
+            port: 0,
+            socket: None,
+            path: String::new(),
+            is_read_only: false,
+            limits: Limits::default(),
+            layout: Layout::WebDav,
+            token_file: None,
+            ca: None,
+            endpoint: None,
+            region: None,
+        }
+    }
+
+    fn with<'a>(mut self, attributes: impl Iterator<Item = &'a str>) -> Result<Address, String> {
+        for attribute in attributes {
+            self.set(attribute)?;
+        }
+        self.check()?;
+        Ok(self)
+    }
+
     fn set(&mut self, attribute: &str) -> Result<(), String> {
         let (name, value) = attribute
             .split_once('=')
@@ -257,6 +322,9 @@ impl Address {
     fn check(&self) -> Result<(), String> {
         let is_number = || self.path.parse::<u32>().is_ok();
         match self.scheme {
+            Scheme::Redis if self.socket.is_some() && !self.path.is_empty() && !is_number() => {
+                Err("its database is a number; write redis+unix:/PATH?db=0".to_owned())
+            }
             Scheme::Redis if !self.path.is_empty() && !is_number() => {
                 Err("its database is a number; write redis://HOST/0".to_owned())
             }
@@ -268,6 +336,7 @@ impl Address {
     }
 }
 
+const SOCKET: &str = "redis+unix:";
 const SECRETS: [&str; 2] = ["access-key=", "secret-key="];
 
 /// The setting with its secrets hidden, even if it is malformed.
@@ -335,6 +404,40 @@ mod tests {
     }
 
     #[test]
+    fn redis_may_be_behind_a_socket() {
+        for (text, shown, user, password) in [
+            ("redis+unix:/run/r.sock", "redis+unix:/run/r.sock", None, None),
+            (
+                "redis+unix:///run/r.sock?db=3",
+                "redis+unix:/run/r.sock?db=3",
+                None,
+                None,
+            ),
+            ("redis+unix://localhost/a%20b", "redis+unix:/a b", None, None),
+            ("redis+unix://p%40@localhost/r", "redis+unix:/r", None, Some("p@")),
+            (
+                "redis+unix://u:p@localhost/r?db=0|read-only",
+                "redis+unix:/r?db=0",
+                Some("u"),
+                Some("p"),
+            ),
+        ] {
+            let address = one(text);
+            assert_eq!(address.to_string(), shown, "{text}");
+            assert_eq!(
+                (address.user.as_deref(), address.password.as_deref()),
+                (user, password),
+                "{text}"
+            );
+            assert_eq!(address.is_read_only, text.contains('|'));
+        }
+        assert_eq!(
+            without_secrets("redis+unix://u:p@localhost/r"),
+            "redis+unix://***@localhost/r"
+        );
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_remedy_and_without_secrets() {
         for (text, words) in [
             ("host", "not an address; write tcp://"),
@@ -345,6 +448,10 @@ mod tests {
             ("redis://:geheim@h:0", "its port"),
             ("redis://:geheim@h/x", "its database"),
             ("redis://[::1", "bracket"),
+            ("redis+unix://x:geheim@localhost", "no absolute path"),
+            ("redis+unix:run/r.sock", "no absolute path"),
+            ("redis+unix://x:geheim@localhost/r?db=x", "its database"),
+            ("redis+unix:/r?key=1", "only its database"),
             ("redis://:geh/eim@h", "it lacks a host"),
             ("http://u:geheim@h|timeout=fast", "milliseconds"),
             ("http://u:geheim@h|layout=flat", "webdav or bazel"),

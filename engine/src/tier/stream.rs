@@ -1,13 +1,15 @@
-//! A connection by TCP, perhaps with TLS, that waits for its peer no longer than a heartbeat allows.
+//! A connection by TCP, perhaps with TLS, or by a Unix socket, that waits for its peer no longer than a heartbeat allows.
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt::{set_socket_timeout, Timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -18,7 +20,7 @@ use crate::settings::address::Address;
 
 /// A socket whose waits are limited.
 struct Timed {
-    socket: TcpStream,
+    socket: OwnedFd,
     heartbeat: Arc<Heartbeat>,
     /// In polling mode, its user does the waiting.
     is_polled: bool,
@@ -26,29 +28,30 @@ struct Timed {
 
 impl Timed {
     /// A time-out of zero would mean none.
-    fn set_time(&self, set: impl Fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> io::Result<()> {
+    fn set_time(&self, which: Timeout) -> io::Result<()> {
         if self.is_polled {
             return Ok(());
         }
         let left = self.heartbeat.listen();
         match left.is_zero() {
             true => Err(io::ErrorKind::TimedOut.into()),
-            false => set(&self.socket, Some(left)),
+            false => Ok(set_socket_timeout(&self.socket, which, Some(left))?),
         }
     }
 }
 
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.set_time(TcpStream::set_read_timeout)?;
-        self.socket.read(buffer)
+        self.set_time(Timeout::Recv)?;
+        let (read, _) = rustix::net::recv(&self.socket, buffer, RecvFlags::empty())?;
+        Ok(read)
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.set_time(TcpStream::set_write_timeout)?;
-        self.socket.write(bytes)
+        self.set_time(Timeout::Send)?;
+        Ok(rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -70,19 +73,10 @@ impl Stream {
         heartbeat: &Arc<Heartbeat>,
     ) -> io::Result<Stream> {
         let time = heartbeat.allow(heartbeat.limits.connect);
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
-        let mut socket = None;
-        for place in (address.host.as_str(), address.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&place, time) {
-                Ok(connected) => {
-                    socket = Some(connected);
-                    break;
-                }
-                Err(error) => last = error,
-            }
-        }
-        let socket = socket.ok_or(last)?;
-        socket.set_nodelay(true)?;
+        let socket = match &address.socket {
+            Some(path) => connect_unix(path)?,
+            None => connect_tcp(address, time)?,
+        };
         let timed = Timed {
             socket,
             heartbeat: heartbeat.clone(),
@@ -112,7 +106,7 @@ impl Stream {
     pub fn set_nonblocking(&mut self) -> io::Result<()> {
         let timed = self.timed();
         timed.is_polled = true;
-        timed.socket.set_nonblocking(true)
+        Ok(rustix::io::ioctl_fionbio(&timed.socket, true)?)
     }
 
     /// Whether bytes that were accepted must still be sent.
@@ -122,6 +116,32 @@ impl Stream {
             Transport::Tls(stream) => stream.conn.wants_write(),
         }
     }
+}
+
+fn connect_tcp(address: &Address, time: Duration) -> io::Result<OwnedFd> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for place in (address.host.as_str(), address.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&place, time) {
+            Ok(connected) => {
+                connected.set_nodelay(true)?;
+                return Ok(connected.into());
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// If the server's queue is full, this fails at once. It would wait for ever without the flag.
+fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Err(rustix::io::Errno::NOENT) => return Err(io::ErrorKind::ConnectionRefused.into()),
+        connected => connected?,
+    }
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket)
 }
 
 impl AsFd for Stream {

@@ -171,9 +171,7 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     let cwd = env::current_dir()?.into_os_string().into_encoded_bytes();
     // If the cache may answer or store the command, its output goes through the engine. Otherwise it goes directly to
     // our streams, so that its order is kept.
-    let by_facts = call.how == How::ByFacts || call.how == How::AsSet && settings.is_on(Key::Facts);
-    let by_facts = (by_facts && !is_observed()).then(|| Input::of(io::stdin().as_fd()));
-    let printing = printing(call, &entries, &cwd, by_facts);
+    let (by_facts, printing) = examine(call, settings, &entries, &cwd);
     let is_cached = call.how != How::Uncached && printing.map_or(true, may_print_through_engine);
     let is_cacheable = is_cached && printing.is_some();
     let environment = Request::Environment { env: 0, entries };
@@ -285,19 +283,25 @@ fn is_observed() -> bool {
     env::var_os("WAFPARK_TRACE").is_some()
 }
 
-/// What the command prints, if the cache knows commands of this kind, or can cache them by their facts.
-fn printing(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> Option<Prints> {
-    let real = fs::canonicalize(&call.program);
-    let asked = action::Call {
-        argv: &argv(call),
+/// The standard input of a command that may be cached by its facts alone, and what the command prints if it may be cached.
+fn examine(call: &Call, settings: &Settings, environment: &Strings, folder: &[u8]) -> (Option<Input>, Option<Prints>) {
+    let (words, real) = (argv(call), fs::canonicalize(&call.program));
+    let mut asked = action::Call {
+        argv: &words,
         environment,
         folder,
         program: &call.program,
         real: real.as_ref().unwrap_or(&call.program),
         bases: &[],
-        by_facts,
+        by_facts: None,
     };
-    Action::printing(&asked)
+    let is_by_facts = match call.how {
+        How::ByFacts => true,
+        How::AsSet => settings.is_on(Key::Facts) || asked.is_other_compile(),
+        How::Uncached => false,
+    };
+    asked.by_facts = (is_by_facts && !is_observed()).then(|| Input::of(io::stdin().as_fd()));
+    (asked.by_facts, Action::printing(&asked))
 }
 
 /// Whether what the command prints may take the way through the engine, and still be what a plain run leaves.

@@ -118,6 +118,7 @@ reasons! {
         OtherStore = 24 "another store",
         NoStore = 25 "no store",
         SilentStore = 26 "silent store" "the store does not answer",
+        NoCompile = 27 "no compile" "it does not look like a compile; wafcc run -- caches any command",
     }
 }
 

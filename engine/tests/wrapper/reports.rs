@@ -3,8 +3,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -137,6 +138,74 @@ fn recache_replaces_the_entry() {
     fs::write(project.sandbox.path("a.h"), "int a;\n").unwrap();
     project.store("gcc -c a.c");
     assert_eq!(project.count("entries"), 2);
+}
+
+/// With `recache` a damaged result is stored anew. It would otherwise be found out only by the hit after that.
+#[test]
+fn recache_replaces_a_damaged_result() {
+    let project = Project::new();
+    let wafcc = || {
+        let mut command = project.wafcc("gcc -c a.c -o a.o");
+        command.env("WAFCC_COMPRESSION", "no");
+        command
+    };
+    wait_until("it is a hit", || {
+        let before = project.count("hits");
+        run(&mut wafcc()).succeeded();
+        project.count("hits") > before
+    });
+    let object = fs::read(project.sandbox.path("a.o")).unwrap();
+    let files = files_below(&project.store);
+    let damaged = files.iter().filter(|file| damage(file, &object)).count();
+    assert_eq!(damaged, 1, "one file has the object: {files:?}");
+    fs::remove_file(project.sandbox.path("a.o")).unwrap();
+    run(wafcc().env("WAFCC_RECACHE", "1")).succeeded();
+    let before = project.count("hits");
+    fs::remove_file(project.sandbox.path("a.o")).unwrap();
+    run(&mut wafcc()).succeeded();
+    assert_eq!(project.count("hits"), before + 1);
+    assert_eq!(fs::read(project.sandbox.path("a.o")).unwrap(), object);
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for item in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        match item.file_type().unwrap().is_dir() {
+            true => found.extend(files_below(&item.path())),
+            false => found.push(item.path()),
+        }
+    }
+    found
+}
+
+/// Changes a byte in the middle of this content, if the file has it.
+fn damage(file: &Path, content: &[u8]) -> bool {
+    let mut bytes = fs::read(file).unwrap_or_default();
+    let Some(at) = bytes.windows(content.len()).position(|window| window == content) else {
+        return false;
+    };
+    bytes[at + content.len() / 2] ^= 1;
+    let mut open = fs::File::options().write(true).open(file).unwrap();
+    open.write_all(&bytes).unwrap();
+    true
+}
+
+/// With `recache` the next hit gives the new result. gcc's objects for the linker's optimizer differ from run to run.
+#[test]
+fn recache_replaces_a_stale_result() {
+    let project = Project::new();
+    let line = "gcc -flto -c a.c -o a.o";
+    let object = || fs::read(project.sandbox.path("a.o")).unwrap();
+    project.store(line);
+    let old = object();
+    run(project.wafcc(line).env("WAFCC_RECACHE", "1")).succeeded();
+    let new = object();
+    assert_ne!(old, new);
+    fs::remove_file(project.sandbox.path("a.o")).unwrap();
+    let before = project.count("hits");
+    project.run_wafcc(line).succeeded();
+    assert_eq!((project.count("hits"), project.count("entries")), (before + 1, 1));
+    assert_eq!(object(), new);
 }
 
 /// A command that was ended early is counted as not stored, with its reason. Its client gets the same reason.
@@ -288,4 +357,42 @@ fn default_access_control_lists_hold() {
             assert_eq!(project.count("hits"), before + 1, "umask {umask}, {prepare}");
         }
     }
+}
+
+/// A folder of which nothing is cached is named with the reason and the remedy, until something of it is cached.
+#[test]
+fn a_folder_of_which_nothing_is_cached_is_named() {
+    let project = Project::new();
+    fs::create_dir(project.sandbox.path("obj")).unwrap();
+    fs::write(
+        project.sandbox.path("stamp.h"),
+        "static const char built[] = __TIME__;\n",
+    )
+    .unwrap();
+    for name in ["1", "2", "3", "4", "5"] {
+        let source = format!("{name}.c");
+        fs::write(project.sandbox.path(&source), "#include \"stamp.h\"\nint x;\n").unwrap();
+        wait_until("its header is not too new", || {
+            project
+                .run_wafcc(&format!("gcc -c {source} -o obj/{name}.o"))
+                .succeeded();
+            let told = project.run_wafcc(&format!("--explain obj/{name}.o")).succeeded();
+            told.contains("it asks for the time")
+        });
+    }
+    let told = project.run_wafcc("--show-stats").succeeded();
+    let line = told
+        .lines()
+        .find(|line| line.starts_with("Nothing cached in:"))
+        .unwrap_or_default();
+    assert!(
+        line.contains("/obj (5 commands): it asks for the time; set SOURCE_DATE_EPOCH"),
+        "{told}"
+    );
+    assert_eq!(project.statistics()["voided"][0]["commands"], 5);
+    project.store("gcc -c a.c -o obj/a.o");
+    assert!(!project
+        .run_wafcc("--show-stats")
+        .succeeded()
+        .contains("Nothing cached in:"));
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use super::language::Language;
 use super::line::{Kind, Line, Target, Word};
 use super::options::Stage;
+use super::other;
 use super::outputs::{self, Output, Prints, Role};
 use super::reason::Reason;
 use super::response::{self, Read};
@@ -158,7 +159,8 @@ impl Action {
     /// A command that is not a known compile, for a reason.
     fn by_facts(call: &Call, reason: Reason) -> Result<Action, Reason> {
         let Some(input) = call.by_facts else {
-            return Err(reason);
+            let is_other = reason.kind == UncachedReason::UnknownCompiler;
+            return Err(call.refusal().filter(|_| is_other).unwrap_or(reason));
         };
         let rules = ProgramRules::of(call.real.as_os_str().as_encoded_bytes());
         let argv: Vec<&[u8]> = call.argv.iter().collect();
@@ -295,6 +297,20 @@ impl Call<'_> {
         };
         argv.insert(at, &word);
         Some(argv.into_iter().collect())
+    }
+
+    /// Whether it is a compile by a compiler whose options are not known. Its facts alone can tell what it depends on.
+    pub fn is_other_compile(&self) -> bool {
+        let known = Compiler::of(self.program, self.real);
+        known.is_err_and(|reason| reason.kind == UncachedReason::UnknownCompiler) && self.refusal().is_none()
+    }
+
+    /// Why it is no compile, if its program is no known compiler.
+    fn refusal(&self) -> Option<Reason> {
+        let words = || self.argv.iter().skip(1);
+        let expanded = response::expand(words(), &|name| self.read(name));
+        let words = expanded.map_or_else(|_| words().map(<[u8]>::to_vec).collect(), |expanded| expanded.words);
+        other::refusal(self.program, &words)
     }
 
     fn read(&self, name: &[u8]) -> Option<Bytes> {
@@ -514,7 +530,19 @@ mod tests {
             ("gcc -c a.c -o", "option without its argument -o"),
             ("clang -c a.c -Xclang -include", "option without its argument -include"),
             ("gcc -c @missing", "unreadable response file @missing"),
-            ("gcc -c -save-temps a.c", "unsupported option -save-temps"),
+            ("gcc -c -save-temps a.c", "known"),
+            ("gcc -c -save-temps=obj a.c -o d/a.o", "known"),
+            (
+                "gcc -c -save-temps=obj -save-temps=cwd a.c",
+                "unsupported option -save-temps=cwd",
+            ),
+            ("gcc -c -save-temps=here a.c", "unsupported option -save-temps=here"),
+            ("gcc -c -save-temps a.c -o /dev/null", "output to a device"),
+            ("gcc -c -save-temps a.c -o a.s", "unsupported option -save-temps"),
+            ("gcc -fsyntax-only -save-temps a.c", "unsupported option -save-temps"),
+            ("gcc -E -save-temps a.c -o a.i", "unsupported option -save-temps"),
+            ("gcc -c -save-temps -flto a.c", "unsupported option -save-temps"),
+            ("clang -c -save-temps -emit-llvm a.c", "unsupported option -save-temps"),
             ("gcc -c -fdump-tree-all a.c", "unsupported option -fdump-tree-all"),
             ("gcc -c -da a.c", "unsupported option -da"),
             ("gcc -c -wrapper x a.c", "unsupported option -wrapper"),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::language::{is_linked, Language};
-use super::options::{Does, For, Known, Map, Named, Side, Stage};
+use super::options::{Does, For, Known, Map, Named, Side, Stage, Temporaries};
 use super::reason::Reason;
 use super::Compiler;
 use crate::observe::access::Bytes;
@@ -61,6 +61,7 @@ pub struct Line {
     pub output: Option<Bytes>,
     pub dependencies: Option<Dependencies>,
     pub sides: Vec<Side>,
+    pub temporaries: Option<Temporaries>,
     pub named: BTreeMap<Named, Bytes>,
     /// The folder for modules of Fortran.
     pub modules: Bytes,
@@ -95,6 +96,7 @@ struct Reader {
     /// By `-Wp,-MT,target`: one more target, or one in place of the source's.
     has_other_target: bool,
     sides: Vec<Side>,
+    temporaries: Option<Temporaries>,
     named: BTreeMap<Named, Bytes>,
     modules: Bytes,
     bitcode: bool,
@@ -166,7 +168,7 @@ impl Line {
 
     /// Whether the content of an output may depend on the name of the main one.
     pub fn is_bound(&self) -> bool {
-        self.binds || self.precompiles || !self.sides.is_empty() || !self.named.is_empty()
+        self.binds || self.precompiles || self.temporaries.is_some() || !self.sides.is_empty() || !self.named.is_empty()
     }
 }
 
@@ -234,6 +236,11 @@ impl Reader {
             Does::Tells => self.tells = true,
             Does::BindsAndTells => (self.binds, self.tells) = (true, true),
             Does::Optimizes(later) => self.linked_later = later,
+            // Compilers differ in which one of several counts.
+            Does::Saves(which) if self.temporaries.is_some_and(|other| other != which) => {
+                return Err(Reason::about(UncachedReason::Option, word.clone()))
+            }
+            Does::Saves(which) => self.temporaries = Some(which),
             Does::Map(map) => kind = Some(Kind::Map(map)),
             Does::Through(whom) => kind = self.through(whom, word, &operand)?,
             Does::Bitcode => self.bitcode = true,
@@ -373,13 +380,15 @@ impl Reader {
             output: self.output,
             dependencies,
             sides: self.sides,
+            temporaries: self.temporaries,
             named: self.named,
             modules: self.modules,
             bitcode: self.bitcode,
             precompiles: self.precompiles || language == Language::Header && stage != Stage::Check,
             linked_later: self.linked_later,
             binds: self.binds,
-            tells: self.tells || self.linked_later,
+            // What the preprocessor leaves names its files as they were found.
+            tells: self.tells || self.linked_later || self.temporaries.is_some(),
             words: self.words,
         })
     }

@@ -10,6 +10,7 @@ pub mod language;
 pub mod line;
 pub mod neutral;
 pub mod options;
+pub mod other;
 pub mod outputs;
 pub mod reason;
 pub mod relocation;
@@ -73,19 +74,23 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or("")
 }
 
-/// From `arm-linux-gnueabihf-gcc-12.2`, `gcc` is left.
 fn plain(name: &str) -> Option<Option<Compiler>> {
+    let last = without_target(name);
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == last)
+        .map(|(_, compiler)| *compiler)
+}
+
+/// From `arm-linux-gnueabihf-gcc-12.2`, `gcc` is left.
+fn without_target(name: &str) -> &str {
     let name = FLAVORS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     let is_version = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let name = match name.rsplit_once('-') {
         Some((before, version)) if is_version(version) => before,
         _ => name,
     };
-    let last = name.rsplit('-').next()?;
-    NAMES
-        .iter()
-        .find(|(known, _)| *known == last)
-        .map(|(_, compiler)| *compiler)
+    name.rsplit('-').next().unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -44,6 +44,16 @@ pub enum Side {
     Record,
 }
 
+/// Where the files of `-save-temps` go: what the preprocessor and the compiler leave for the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Temporaries {
+    /// With gcc, beside the output. With clang, in the command's folder.
+    Usual,
+    /// In the command's folder.
+    Here,
+    Beside,
+}
+
 /// Where prefixes of paths are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Map {
@@ -91,6 +101,7 @@ pub enum Does {
     /// The same, and the output contains its own name, or a file is searched by that name.
     BindsAndTells,
     Optimizes(bool),
+    Saves(Temporaries),
     Map(Map),
     Through(For),
     /// The output is in LLVM's format.
@@ -235,6 +246,17 @@ const COMMON: &[Group] = &[
         &["-ftest-coverage", "--coverage", "-coverage"],
     ),
     (Nothing, Side(self::Side::Stack), &["-fstack-usage"]),
+    (Nothing, Saves(Temporaries::Usual), &["-save-temps", "--save-temps"]),
+    (
+        Nothing,
+        Saves(Temporaries::Here),
+        &["-save-temps=cwd", "--save-temps=cwd"],
+    ),
+    (
+        Nothing,
+        Saves(Temporaries::Beside),
+        &["-save-temps=obj", "--save-temps=obj"],
+    ),
     (Nothing, Side(self::Side::Record), &["-fsave-optimization-record"]),
     (Nothing, NoSide(self::Side::Record), &["-fno-save-optimization-record"]),
     (Nothing, Refused, &["-fno-test-coverage", "-fno-stack-usage"]),

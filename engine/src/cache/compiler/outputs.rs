@@ -2,7 +2,7 @@
 
 use super::language::{ending, Language};
 use super::line::Line;
-use super::options::{Does, Known, Named, Side, Stage};
+use super::options::{Does, Known, Named, Side, Stage, Temporaries};
 use super::reason::Reason;
 use super::Compiler;
 use crate::facts::exception::special;
@@ -16,6 +16,8 @@ pub enum Role {
     Dependencies,
     Side(Side),
     Named(Named),
+    /// A file of `-save-temps` with this ending.
+    Temporary(&'static str),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,10 +80,12 @@ const NOWHERE: &[u8] = b"/dev/null";
 /// All files that the command makes, always in the same order.
 pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
     let mut outputs = Vec::new();
+    let temporaries = temporaries(line)?;
     match main(line)? {
         Main::File(path) => outputs.push(Output::certain(Role::Main, path)),
         // Other files are named after the main one. Without a name for it, compilers differ.
         _ if line.sides.iter().any(|side| beside(line, *side).is_some()) => return Err(unnamed(line)),
+        _ if !temporaries.is_empty() => return Err(unnamed(line)),
         Main::Printed | Main::Nothing => {}
     }
     outputs.extend(dependencies(line)?);
@@ -93,6 +97,11 @@ pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
         path: path.clone(),
         certain: *named != Named::Record,
     }));
+    let is_new = |path: &Bytes| *path != line.source && outputs.iter().all(|other| other.path != *path);
+    if !temporaries.iter().all(|output| is_new(&output.path)) {
+        return Err(refused_temporaries());
+    }
+    outputs.extend(temporaries);
     outputs.iter().try_for_each(|output| writable(&output.path))?;
     Ok(outputs)
 }
@@ -223,6 +232,70 @@ fn beside(line: &Line, side: Side) -> Option<Output> {
     };
     let (role, path) = (Role::Side(side), path_beside(line, side));
     makes.then_some(Output { role, path, certain })
+}
+
+fn refused_temporaries() -> Reason {
+    Reason::about(UncachedReason::Option, b"-save-temps".to_vec())
+}
+
+/// The files of `-save-temps`.
+fn temporaries(line: &Line) -> Result<Vec<Output>, Reason> {
+    let Some(which) = line.temporaries else {
+        return Ok(Vec::new());
+    };
+    let is_usual = !line.precompiles && !line.bitcode && !line.linked_later;
+    let endings: &[&str] = match (line.stage, line.language) {
+        (Stage::Object | Stage::Assembly, Language::C) if is_usual => preprocessed(&line.source),
+        // The preprocessor makes what the assembler reads.
+        (Stage::Object, Language::Assembler) => &["s"],
+        (Stage::Object, Language::PlainAssembler) => &[],
+        _ => return Err(refused_temporaries()),
+    };
+    let stem = stem_of_temporaries(line, which);
+    let output = |ending: &'static str, certain| Output {
+        role: Role::Temporary(ending),
+        path: [&stem[..], b".", ending.as_bytes()].concat(),
+        certain,
+    };
+    // A driver for C++ compiles C as C++.
+    let is_certain = endings.len() == 1;
+    let mut outputs: Vec<_> = endings.iter().map(|ending| output(ending, is_certain)).collect();
+    if line.language == Language::C {
+        let more = [
+            (line.compiler == Compiler::Clang, "bc"),
+            (line.stage == Stage::Object, "s"),
+        ];
+        outputs.extend(
+            more.iter()
+                .filter(|(makes, _)| *makes)
+                .map(|(_, ending)| output(ending, true)),
+        );
+    }
+    Ok(outputs)
+}
+
+/// The possible endings of a source behind the preprocessor. There is none if it has been there already.
+fn preprocessed(source: &[u8]) -> &'static [&'static str] {
+    match ending(source) {
+        Some(b"i" | b"ii" | b"mi" | b"mii") => &[],
+        Some(b"c") => &["i", "ii"],
+        Some(b"cc" | b"cp" | b"cxx" | b"cpp" | b"CPP" | b"c++" | b"C") => &["ii"],
+        Some(b"M" | b"mm") => &["mii"],
+        _ => &["i", "ii", "mi", "mii"],
+    }
+}
+
+fn stem_of_temporaries(line: &Line, which: Temporaries) -> Bytes {
+    let of_source = stem(own_name(&line.source), false);
+    match (&line.output, line.compiler, which) {
+        (None, ..) | (_, Compiler::Clang, Temporaries::Usual | Temporaries::Here) => of_source.to_vec(),
+        (Some(output), Compiler::Gcc, Temporaries::Here) => stem(own_name(output), true).to_vec(),
+        (Some(output), Compiler::Gcc, _) => stem(output, true).to_vec(),
+        (Some(output), Compiler::Clang, Temporaries::Beside) => {
+            let folder = &output[..output.len() - own_name(output).len()];
+            [folder, of_source].concat()
+        }
+    }
 }
 
 #[cfg(test)]

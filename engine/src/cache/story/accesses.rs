@@ -246,7 +246,7 @@ impl Analysis<'_, '_, '_> {
             return Ok(());
         }
         // gcc's driver resolves it to compare it with its sources.
-        if compiler && self.declared.contains(&name) && !(opens && found) {
+        if compiler && self.declared.contains_key(&name) && !(opens && found) {
             return Ok(());
         }
         let how = match (i32::from(error), how) {

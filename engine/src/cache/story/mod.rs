@@ -90,6 +90,8 @@ pub struct Knowledge<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     pub path: Path,
+    /// Which of the outputs it is that the arguments name.
+    pub number: Option<usize>,
     /// A file, a program, a folder or a link.
     pub kind: Kind,
 }
@@ -161,7 +163,8 @@ struct Observation {
 struct Analysis<'v, 'w, 'k> {
     view: &'v mut View<'w>,
     knowledge: &'k Knowledge<'k>,
-    declared: FxHashSet<Bytes>,
+    /// The numbers of the outputs that its arguments name.
+    declared: FxHashMap<Bytes, usize>,
     modules: Option<Bytes>,
     /// The folder of each process.
     folders: FxHashMap<u32, Path>,
@@ -213,7 +216,7 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
     let mut analysis = Analysis {
         view,
         knowledge,
-        declared: FxHashSet::default(),
+        declared: FxHashMap::default(),
         modules: None,
         folders: FxHashMap::default(),
         rules: FxHashMap::default(),
@@ -257,10 +260,10 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
 
 impl Analysis<'_, '_, '_> {
     fn declare(&mut self) {
-        for given in self.knowledge.outputs.unwrap_or_default() {
+        for (number, given) in self.knowledge.outputs.unwrap_or_default().iter().enumerate() {
             let path = self.view.place.path(&Path::here(), given);
             let name = self.name(&path);
-            self.declared.insert(name);
+            self.declared.entry(name).or_insert(number);
         }
         if let Some(given) = self.knowledge.modules {
             let path = self.view.place.path(&Path::here(), given);
@@ -274,6 +277,6 @@ impl Analysis<'_, '_, '_> {
             let is_there = split(name).is_some_and(|(parent, _)| parent == folder);
             is_there && (name.ends_with(b".mod") || name.ends_with(b".smod"))
         };
-        self.declared.contains(name) || self.modules.as_ref().is_some_and(is_module)
+        self.declared.contains_key(name) || self.modules.as_ref().is_some_and(is_module)
     }
 }

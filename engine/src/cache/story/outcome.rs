@@ -97,8 +97,8 @@ impl Analysis<'_, '_, '_> {
             if is_dated && !self.knowledge.policy.compiler {
                 return Err(Obstacle::Dated(shown));
             }
-            let path = path.clone();
-            outputs.insert(name.clone(), Made { path, kind });
+            let (path, number) = (path.clone(), self.declared.get(name).copied());
+            outputs.insert(name.clone(), Made { path, number, kind });
         }
         Ok(outputs.into_values().collect())
     }
