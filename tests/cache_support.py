@@ -13,6 +13,9 @@ import pytest
 PATIENCE = 60  # seconds
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
+BLANK = "\u2423"
+"""Stands for a blank within a word of a command line."""
+
 each = pytest.mark.parametrize("cc", COMPILERS)
 
 
@@ -48,7 +51,7 @@ class Lab:
 
 	def run(self, line: str, cached: bool, cwd: str = ".", umask: int = 0o022, **env: str) -> Trace:
 		"""Run a command and return its effects. Its files are removed again."""
-		argv = line.format(here=self.folder / cwd).split()
+		argv = [word.replace(BLANK, " ") for word in line.format(here=self.folder / cwd).split()]
 		before = self.look()
 		done = subprocess.run(
 			[*self.prefix, self.wafcc, *argv] if cached else argv,
@@ -77,7 +80,8 @@ class Lab:
 	def output(line: str) -> str:
 		named = re.search(r"-o (\S+)", line)
 		source = re.search(r"(\S+)\.(?:c|cc|s)(?= |$)", line)
-		return named.group(1) if named else os.path.basename(source.group(1)) + ".o" if source else ""
+		name = named.group(1) if named else os.path.basename(source.group(1)) + ".o" if source else ""
+		return name.replace(BLANK, " ")
 
 	def explain(self, output: pathlib.Path) -> str:
 		done = subprocess.run(

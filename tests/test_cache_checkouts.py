@@ -1,19 +1,21 @@
 """Two checkouts of one project: what one has compiled is a hit in the other, and never names the other."""
 
+import pathlib
 import shutil
 import subprocess
 import time
+from typing import Dict, Sequence
 
 import pytest
-from cache_support import PATIENCE, Lab, each
+from cache_support import BLANK, PATIENCE, Lab, each
 
 CHECKOUTS = ("one", "deeper/other")
 """The folders of two checkouts. Their names have different lengths, and lie at different depths."""
 
 
-def write_all(lab: Lab, **texts: str) -> None:
+def write_all(lab: Lab, *, checkouts: Sequence[str] = CHECKOUTS, **texts: str) -> None:
 	"""Write these files into both checkouts, and make the folder in which both build."""
-	for checkout in CHECKOUTS:
+	for checkout in checkouts:
 		(lab.folder / checkout / "build" / "deep").mkdir(parents=True)
 		for name, text in texts.items():
 			lab.write(f"{checkout}/{name.replace('__', '/').replace('_', '.')}", text)
@@ -64,27 +66,35 @@ SHARED = {"WAFCC_SHARECHECKOUTS": "1"}
 TELLING = '#include <assert.h>\n#include "x.h"\nconst char *name = __FILE__;\nint f(int x) { assert(x); return X; }\n'
 
 
-def share(lab: Lab, line: str, checkout: str, folder: str, **env: str) -> str:
+def share(lab: Lab, line: str, checkout: str, folder: str, maps: str = "TOP=.", **env: str) -> str:
 	"""
 	Compile with the checkout's name left out.
 
-	The result is that of a compile with the prefix map as an argument. Returns what wafcc says of it.
+	The result is that of a compile with these prefix maps as arguments. Returns what wafcc says of it.
 	"""
 	top = lab.folder / checkout
-	line = line.replace("TOP", str(top))
-	found = lab.run(line, True, f"{checkout}/{folder}", **env)
-	said = lab.explain(top / folder / lab.output(line))
+	cwd = f"{checkout}/{folder}"
+
+	def fill(text: str) -> str:
+		text = text.replace("TOP", str(top)).replace("BUILD", str(top.parent / f"{top.name}-build"))
+		return text.replace(" ", BLANK)
+
+	words = [fill(word) for word in line.split()]
+	if folder.startswith("BUILD"):
+		cwd = f"{checkout}-build{folder[5:]}"
+	found = lab.run(" ".join(words), True, cwd, **env)
+	said = lab.explain(lab.folder / cwd / lab.output(" ".join(words)))
 	# the user's own maps count before ours: with gcc the last one counts, with clang the first one
-	cc, _, rest = line.partition(" ")
-	own = f"-ffile-prefix-map={top}=."
-	mapped = f"{cc} {own} {rest}" if cc == "gcc" else f"{cc} {rest} {own}"
-	assert found == lab.run(mapped, False, f"{checkout}/{folder}"), said
+	own = [f"-ffile-prefix-map={fill(pair)}" for pair in maps.split()]
+	mapped = [words[0], *own, *words[1:]] if words[0] == "gcc" else [*words, *reversed(own)]
+	named = {name: value for name, value in env.items() if not name.startswith("WAF")}
+	assert found == lab.run(" ".join(mapped), False, cwd, **named), said
 	return said
 
 
-def until_shared(lab: Lab, line: str, checkout: str, folder: str, **env: str) -> None:
+def until_shared(lab: Lab, line: str, checkout: str, folder: str, maps: str = "TOP=.", **env: str) -> None:
 	deadline = time.monotonic() + PATIENCE
-	while not share(lab, line, checkout, folder, **env).startswith("hit"):
+	while not share(lab, line, checkout, folder, maps, **env).startswith("hit"):
 		assert time.monotonic() < deadline, f"{line} is never a hit"
 
 
@@ -146,14 +156,266 @@ def test_a_command_that_cannot_be_shared_runs_as_it_is(cc: str, lab: Lab) -> Non
 		lab.same(f"{cc} -g {option} -I../inc -c ../src/x.c -o x.o", f"{CHECKOUTS[0]}/build", **SHARED)
 
 
+def make_checkouts(lab: Lab, *, checkouts: Sequence[str] = CHECKOUTS, **texts: str) -> None:
+	write_all(lab, checkouts=checkouts, **texts)
+	for checkout in checkouts:
+		(lab.folder / checkout / ".git").mkdir()
+
+
+@each
+@pytest.mark.parametrize(
+	"line, folder",
+	[
+		("-g -MD -Iinc -c src/x.c -o x.o", "."),
+		("-O2 -MD -MP -ITOP/inc -c TOP/src/x.c -o TOP/build/x.o", "build"),
+		("-g3 -O2 -MMD -MF x.d -MT deep/x.o -ITOP/inc -c TOP/src/x.c -o x.o", "build/deep"),
+		("-g -Wall -S -ITOP/inc TOP/src/x.c -o x.s", "."),
+	],
+)
+def test_a_checkout_whose_name_has_blanks(cc: str, line: str, folder: str, lab: Lab) -> None:
+	"""It is shared like any other: a blank has quotes in dependency files, and none in messages and results."""
+	checkouts = ("my one", "deeper/the other  one of mine")
+	warned = TELLING + "int unused(void) { int here; return 0; }\n"
+	write_all(lab, checkouts=checkouts, src__x_c=warned, inc__x_h="#define X 1\n")
+	for checkout in checkouts:
+		(lab.folder / checkout / ".git").mkdir()
+	line = f"{cc} {line}"
+	until_shared(lab, line, checkouts[0], folder, **SHARED)
+	assert share(lab, line, checkouts[1], folder, **SHARED).startswith("hit")
+	lab.write(f"{checkouts[1]}/inc/x.h", "#define X 2\n")
+	assert share(lab, line, checkouts[1], folder, **SHARED).startswith("miss")
+
+
+@each
+def test_a_target_with_a_blank_that_is_not_quoted_is_not_shared(cc: str, lab: Lab) -> None:
+	"""Make cannot read such a target, and neither can we: the command runs as it was given."""
+	checkout = "my one"
+	write_all(lab, checkouts=(checkout,), src__x_c=TELLING, inc__x_h="#define X 1\n")
+	(lab.folder / checkout / ".git").mkdir()
+	line = f"{cc} -MD -MT TOP/x.o -ITOP/inc -c TOP/src/x.c -o x.o"
+	assert not share(lab, line, checkout, "build", maps="", **SHARED).startswith("hit")
+	until_shared(lab, line, checkout, "build", maps="", **SHARED)
+
+
+@each
+def test_several_base_folders(cc: str, lab: Lab) -> None:
+	"""Each folder of ``base_dir`` is left out, whatever its name and wherever the others are."""
+	write_all(lab, src__x_c=TELLING + "int g = Y;\n", inc__x_h="#define X 1\n")
+	extern = ("libs/e", "elsewhere/of/all/extern")
+	for folder in extern:
+		lab.write(f"{folder}/y.h", "#define Y 2\nstatic const char *own = __FILE__;\n")
+	env = [{"WAFCC_BASEDIR": f"{lab.folder / c}/:{lab.folder / e}"} for c, e in zip(CHECKOUTS, extern)]
+	lines = [f"{cc} -g -MD -ITOP/inc -I{lab.folder / e} -include y.h -c TOP/src/x.c -o x.o" for e in extern]
+	maps = [f"TOP=. {lab.folder / e}=.2" for e in extern]
+	until_shared(lab, lines[0], CHECKOUTS[0], "build", maps[0], **env[0])
+	assert share(lab, lines[1], CHECKOUTS[1], "build", maps[1], **env[1]).startswith("hit")
+	lab.write(f"{extern[1]}/y.h", "#define Y 3\n")
+	assert share(lab, lines[1], CHECKOUTS[1], "build", maps[1], **env[1]).startswith("miss")
+
+
+@each
+def test_a_base_folder_in_another_one(cc: str, lab: Lab) -> None:
+	"""Paths in the inner folder count as in that one only. Where it is not an inner one, nothing hits."""
+	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	(lab.folder / "two" / "src").mkdir(parents=True)
+	for name in ("src/x.c", "inc/x.h"):
+		lab.write(f"two/{name}", (lab.folder / CHECKOUTS[0] / name).read_text())
+	line = f"{cc} -g -ITOP/inc -c TOP/src/x.c -o x.o"
+	for checkout, outcome in zip(CHECKOUTS, ("hit", "hit")):
+		top = lab.folder / checkout
+		env = {"WAFCC_BASEDIR": f"{top}:{top}/src"}
+		if checkout == CHECKOUTS[0]:
+			until_shared(lab, line, checkout, "build", "TOP=. TOP/src=.2", **env)
+		assert share(lab, line, checkout, "build", "TOP=. TOP/src=.2", **env).startswith(outcome)
+	# the same roles, and another nesting
+	(lab.folder / "three/build").mkdir(parents=True)
+	lab.write("three/inc/x.h", "#define X 1\n")
+	lab.write("apart/x.c", TELLING)
+	line = line.replace("TOP/src", str(lab.folder / "apart"))
+	env = {"WAFCC_BASEDIR": f"{lab.folder / 'three'}:{lab.folder / 'apart'}"}
+	maps = f"TOP=. {lab.folder / 'apart'}=.2"
+	assert share(lab, line, "three", "build", maps, **env).startswith("miss")
+
+
+@each
+def test_a_base_folder_that_is_the_beginning_of_another_name(cc: str, lab: Lab) -> None:
+	"""Compilers compare beginnings of texts: a map of ``one`` would change ``one-more``, too."""
+	for folder in ("one", "one-more", "two"):
+		lab.write(f"{folder}/x.c", TELLING)
+		lab.write(f"{folder}/x.h", "#define X 1\n#define NAME __FILE__\nstatic const char *own = __FILE__;\n")
+	line = f"{cc} -g -I{lab.folder}/one-more -c TOP/x.c -o x.o"
+	for folder in ("one", "two"):
+		(lab.folder / folder / "x.h").unlink()
+	until_shared(lab, line, "two", ".", WAFCC_BASEDIR=str(lab.folder / "two"))
+	until_shared(lab, line, "one", ".", maps="", WAFCC_BASEDIR=str(lab.folder / "one"))
+
+
+@each
+def test_a_header_whose_name_begins_like_a_base(cc: str, lab: Lab) -> None:
+	"""The same for a header that no argument names: one map changes its name, and the other does not."""
+	make_checkouts(lab, src__x_c="#include <y.h>\nint f;\n")
+	lab.write(f"{CHECKOUTS[0]}-more/y.h", "static const char *own = __FILE__;\n")
+	line = f"{cc} -g -c TOP/src/x.c -o x.o"
+	env = {"CPATH": f"{lab.folder / CHECKOUTS[0]}-more", **SHARED}
+	for first, second in (CHECKOUTS, CHECKOUTS[::-1]):
+		until_shared(lab, line, first, "build", **env)
+		said = share(lab, line, second, "build", **env)
+		assert said.startswith("miss") or second == CHECKOUTS[0]
+
+
+@each
+def test_a_source_that_names_its_checkout(cc: str, lab: Lab) -> None:
+	"""What came of it is no hit in another checkout, also if all files of the first one are as they were."""
+	make_checkouts(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	for number, checkout in enumerate(CHECKOUTS):
+		named = f"// made for {lab.folder / CHECKOUTS[0]}\n"
+		lab.write(f"{checkout}/src/x.c", f"{named}{TELLING}int number = {number};\n")
+	line = f"{cc} -g -ITOP/inc -c TOP/src/x.c -o x.o"
+	until_shared(lab, line, CHECKOUTS[0], "build", **SHARED)
+	assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("miss")
+	assert share(lab, line, CHECKOUTS[0], "build", **SHARED).startswith("hit")
+
+
+@each
+def test_a_source_that_includes_by_the_name_of_another_checkout(cc: str, lab: Lab) -> None:
+	"""The map of the first checkout changes the name of the header, and that of the other one does not."""
+	make_checkouts(lab, inc__x_h="static const char *own = __FILE__;\n")
+	for checkout in CHECKOUTS:
+		lab.write(f"{checkout}/src/x.c", f'#include "{lab.folder / CHECKOUTS[0]}/inc/x.h"\nint f;\n')
+	line = f"{cc} -g -c TOP/src/x.c -o x.o"
+	until_shared(lab, line, CHECKOUTS[0], "build", **SHARED)
+	assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("miss")
+
+
+OUTSIDE = "TOP=. BUILD=.build"
+
+
+def make_builds(lab: Lab, sign: str = "CMakeCache.txt", checkouts: Sequence[str] = CHECKOUTS) -> None:
+	"""Two checkouts, and beside each the folder of a build."""
+	text = TELLING + "int g = CONFIGURED;\n"
+	make_checkouts(lab, checkouts=checkouts, src__x_c=text, inc__x_h="#define X 1\n")
+	for checkout in checkouts:
+		lab.write(f"{checkout}-build/inc/config.h", "#define CONFIGURED 1\n")
+		lab.write(f"{checkout}-build/{sign}", "")
+		(lab.folder / f"{checkout}-build" / "sub").mkdir()
+
+
+@each
+@pytest.mark.parametrize("folder", ["BUILD", "BUILD/sub"])
+def test_a_build_outside_of_the_checkout(cc: str, folder: str, lab: Lab) -> None:
+	"""As CMake has it: the checkout is that of the source, and the names of both folders are left out."""
+	make_builds(lab)
+	line = f"{cc} -g -MD -MT x.o -IBUILD/inc -ITOP/inc -include config.h -c TOP/src/x.c -o x.o"
+	until_shared(lab, line, CHECKOUTS[0], folder, OUTSIDE, **SHARED)
+	assert share(lab, line, CHECKOUTS[1], folder, OUTSIDE, **SHARED).startswith("hit")
+	lab.write(f"{CHECKOUTS[1]}-build/inc/config.h", "#define CONFIGURED 2\n")
+	assert share(lab, line, CHECKOUTS[1], folder, OUTSIDE, **SHARED).startswith("miss")
+	other = "BUILD/sub" if folder == "BUILD" else "BUILD"
+	assert share(lab, line, CHECKOUTS[0], other, OUTSIDE, **SHARED).startswith("miss")
+
+
+@each
+def test_a_build_beside_the_checkout_with_relative_paths(cc: str, lab: Lab) -> None:
+	"""As autotools have it, called by ``../src/configure``: only the build's folder would be named."""
+	checkouts = ("p/co", "deeper/q/co")
+	make_builds(lab, "config.status", checkouts)
+	line = f"{cc} -g -MD -Iinc -I../co/inc -include config.h -c ../co/src/x.c -o x.o"
+	until_shared(lab, line, checkouts[0], "BUILD", "BUILD=.build", **SHARED)
+	assert share(lab, line, checkouts[1], "BUILD", "BUILD=.build", **SHARED).startswith("hit")
+	lab.write(f"{checkouts[1]}/inc/x.h", "#define X 2\n")
+	assert share(lab, line, checkouts[1], "BUILD", "BUILD=.build", **SHARED).startswith("miss")
+
+
+@each
+def test_a_generated_source_in_a_build_outside_of_the_checkout(cc: str, lab: Lab) -> None:
+	"""It is in no checkout. The other paths of the command say which one is meant."""
+	make_builds(lab)
+	for checkout in CHECKOUTS:
+		lab.write(f"{checkout}-build/made.c", TELLING)
+	line = f"{cc} -g -ITOP/inc -c BUILD/made.c -o made.o"
+	until_shared(lab, line, CHECKOUTS[0], "BUILD", OUTSIDE, **SHARED)
+	assert share(lab, line, CHECKOUTS[1], "BUILD", OUTSIDE, **SHARED).startswith("hit")
+
+
+@each
+def test_a_build_within_the_checkout_is_another_shape(cc: str, lab: Lab) -> None:
+	"""With the build's folder in the checkout, paths lead elsewhere: a miss, and the result of a plain compile."""
+	make_builds(lab)
+	line = f"{cc} -g -ITOP/inc -c TOP/src/x.c -DCONFIGURED=1 -o x.o"
+	until_shared(lab, line, CHECKOUTS[0], "BUILD", OUTSIDE, **SHARED)
+	assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("miss")
+
+
+@each
+def test_a_result_may_depend_on_a_path_without_holding_it(cc: str, lab: Lab) -> None:
+	"""So without the switch, a command with absolute arguments is no hit elsewhere, whatever its result looks like."""
+	text = "#define PASTE(a, b) a##b\nint f = sizeof PASTE(__FI, LE__);\n"
+	make_checkouts(lab, src__x_c=text)
+	line = f"{cc} -O2 -c TOP/src/x.c -o x.o"
+	until_shared(lab, line, CHECKOUTS[0], "build", maps="")
+	assert share(lab, line, CHECKOUTS[1], "build", maps="").startswith("miss")
+
+
+@pytest.mark.parametrize("switch", [False, True])
+def test_the_line_that_differs_is_told(switch: bool, lab: Lab) -> None:
+	"""A generated header with the checkout's name in it makes a miss, and ``--explain`` says which line it is."""
+	make_checkouts(lab, src__x_c='#include "config.h"\nint f = sizeof SRCDIR;\n')
+	env = SHARED if switch else {}
+	for checkout in CHECKOUTS:
+		lab.write(f"{checkout}/inc/config.h", f'#define A 1\n#define SRCDIR "{lab.folder / checkout}"\n')
+	line = "gcc -ITOP/inc -c TOP/src/x.c -o x.o" if switch else "gcc -I../inc -c ../src/x.c -o x.o"
+	maps = "TOP=." if switch else ""
+	until_shared(lab, line, CHECKOUTS[0], "build", maps, **env)
+	said = share(lab, line, CHECKOUTS[1], "build", maps, **env)
+	one, other = (f"'#define SRCDIR \"{lab.folder / checkout}\"'" for checkout in CHECKOUTS)
+	told = f"config.h has changed: line 2 is {shorten(other)}, was {shorten(one)} in {lab.folder / CHECKOUTS[0]}/build"
+	assert told in said, said
+
+
+def shorten(text: str) -> str:
+	"""What people are shown of a line."""
+	inner = text[1:-1].replace('"', '\\"')
+	raw = text[1:-1]
+	return f"'{inner}'" if len(raw) <= 60 else "'%s…'" % raw[:60].replace('"', '\\"')
+
+
+@each
+def test_without_an_engine_the_result_is_the_same(cc: str, lab: Lab, tmp_path: pathlib.Path) -> None:
+	"""A command that cannot reach an engine runs with the maps that the engine would add."""
+	make_builds(lab)
+	where = tmp_path / "no-folder"
+	where.write_text("an engine needs a folder here")
+	silent: Dict[str, str] = {"WAFD_RUNTIME_DIR": str(where), **SHARED}
+	line = f"{cc} -g -MD -IBUILD/inc -ITOP/inc -include config.h -c TOP/src/x.c -o x.o"
+	said = share(lab, line, CHECKOUTS[0], "BUILD", OUTSIDE, **silent)
+	assert "hit" not in said
+	share(lab, line, CHECKOUTS[0], "BUILD", OUTSIDE, **SHARED)
+	share(lab, line, CHECKOUTS[0], "BUILD", maps="", **SHARED, WAFCC_DISABLE="1")
+
+
+@each
+def test_a_folder_that_is_called_by_another_name(cc: str, lab: Lab) -> None:
+	"""With `PWD`, compilers call their folder by a name with links, which the map of its own name does not reach."""
+	make_checkouts(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	(lab.folder / "link").symlink_to(CHECKOUTS[0])
+	line = f"{cc} -g -I../inc -c ../src/x.c -o x.o"
+	named = {"PWD": str(lab.folder / "link" / "build"), **SHARED}
+	maps = f"{lab.folder}/link=."
+	until_shared(lab, line, CHECKOUTS[0], "build", maps, **named)
+	for checkout in CHECKOUTS:
+		env = {"PWD": str(lab.folder / checkout / "build"), **SHARED}
+		assert share(lab, line, checkout, "build", **env).startswith("hit")
+	assert share(lab, line, CHECKOUTS[0], "build", maps, **named).startswith("hit")
+
+
 def test_a_debugger_finds_the_sources(lab: Lab) -> None:
 	"""`wafcc --debugger-settings` writes the line with which gdb shows a source, wherever gdb is started."""
 	if not shutil.which("gdb"):
 		pytest.skip("apt-get install gdb")
-	top = lab.folder / "one"
+	top = lab.folder / "the one"
 	(top / ".git").mkdir(parents=True)
 	(top / "build").mkdir()
-	lab.write("one/x.c", "int main(void) {\n\treturn 7;\n}\n")
+	lab.write("the one/x.c", "int main(void) {\n\treturn 7;\n}\n")
 	for command in ("gcc -g ../x.c -c -o x.o", "gcc x.o -o app"):
 		environ = {**lab.environ, **SHARED}
 		subprocess.run([lab.wafcc, *command.split()], cwd=top / "build", env=environ, check=True)

@@ -6,10 +6,13 @@ from hunt import Mistake
 
 from .kind import Kind
 from .places import Libraries, Links, Processors
+from .roots import Checkouts
 from .wrappers import Helpers, Parts, Wrappers
 
 COMPILES = "compiles"
-KINDS: Dict[str, Type[Kind]] = {kind.name: kind for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors)}
+KINDS: Dict[str, Type[Kind]] = {
+	kind.name: kind for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors, Checkouts)
+}
 
 
 def find_kinds(named: Optional[str]) -> List[str]:

@@ -76,7 +76,7 @@ class Fuzzer:
 		env = {name: value.replace("{cwd}", cwd) for name, value in command.env.items()}
 		# with this option of its own, the command runs as it is: without it, the engine would add one
 		if is_cached and any(word.startswith("-ffile-prefix-map=") for word in argv):
-			env["WAFCC_BASEDIR"] = cwd
+			env.setdefault("WAFCC_BASEDIR", cwd)
 		return subprocess.Popen(
 			[self.wafcc, *command.options, *argv] if is_cached else argv,
 			cwd=self.root / command.checkout / command.folder,

@@ -21,7 +21,7 @@ OPTIONS = (
 	("--wafcc-dir", "WAFCC_DIR", "FOLDER", "the folder of the cache"),
 	("--wafcc-read-only", "WAFCC_READONLY", None, "add nothing to the cache"),
 	("--wafcc-recache", "WAFCC_RECACHE", None, "take nothing from the cache, and replace what is in it"),
-	("--wafcc-base-dir", "WAFCC_BASEDIR", "FOLDER", "paths below it may differ between two checkouts"),
+	("--wafcc-base-dir", "WAFCC_BASEDIR", "FOLDERS", "paths below them may differ between two checkouts"),
 	("--wafcc-share-checkouts", "WAFCC_SHARECHECKOUTS", None, "leave the folder of the checkout out of results"),
 	("--wafcc-namespace", "WAFCC_NAMESPACE", "NAME", "share the cache only with builds of the same name"),
 )
@@ -48,7 +48,10 @@ def find_variables(options: object, environ: Mapping[str, str]) -> Dict[str, str
 	for _, variable, metavar, _ in OPTIONS:
 		value = getattr(options, variable.lower(), None)
 		if value:
-			variables[variable] = os.path.abspath(value) if metavar == "FOLDER" else str(value)
+			folders = str(value).split(os.pathsep) if metavar == "FOLDERS" else [str(value)]
+			if metavar in ("FOLDER", "FOLDERS"):
+				value = os.pathsep.join(os.path.abspath(folder) for folder in folders if folder)
+			variables[variable] = str(value)
 	return variables
 
 
@@ -73,12 +76,13 @@ def parse_settings(text: bytes) -> Settings:
 		told = json.loads(text.decode())
 		values = {name: setting["value"] for name, setting in told["settings"].items()}
 		places = told["places"]
+		bases = values["base_dir"].split(os.pathsep)
 		return Settings(
 			values["disable"],
 			values["read_only"],
 			values["recache"],
 			values["share_checkouts"],
-			(os.fsencode(values["base_dir"]),) if os.path.isabs(values["base_dir"]) else (),
+			tuple(os.fsencode(os.path.normpath(name)) for name in bases if os.path.isabs(name)),
 			os.fsencode(values["namespace"]),
 			read_extra(values["extra_files"]),
 			os.fsdecode(read_place(places, "runtime_dir")),

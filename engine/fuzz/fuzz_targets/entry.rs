@@ -39,7 +39,7 @@ fn seeds() -> Vec<Vec<u8>> {
             number: 3,
         },
         Fact::Target {
-            path: path(Root::Base, "l"),
+            path: path(Root::Base(0), "l"),
             text: b"t".to_vec(),
         },
         Fact::Absent {

@@ -40,6 +40,14 @@ pub fn read_exact(hex: &str) -> Option<PathBuf> {
     is_whole.then_some(bytes?).map(|bytes| OsString::from_vec(bytes).into())
 }
 
+/// Whether an absolute folder has a name without special meaning for shells, makefiles and prefix maps of compilers. Makefiles
+/// quote blanks, and the quotes are known.
+pub fn is_plain(folder: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@ ".contains(byte);
+    let is_folder = folder.len() > 1 && folder.starts_with(b"/") && !folder.ends_with(b"/");
+    is_folder && folder.iter().all(is_plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

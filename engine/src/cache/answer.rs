@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::audit::Due;
-use super::compiler::action::{Action, Call};
+use super::compiler::action::{Action, Call, Knowledge};
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
 use super::explain::Reasons;
@@ -31,7 +31,7 @@ use super::store::{Blob, EntryRef};
 use super::tally::{is_of_configure, Counter};
 use super::Cache;
 use crate::bytes::digest::Digest;
-use crate::facts::environment::{Circumstances, Environment, INPUT, TERMINAL};
+use crate::facts::environment::{Circumstances, Environment, BASES, INPUT, TERMINAL};
 use crate::facts::exception::LIBC;
 use crate::facts::fact::Kind;
 use crate::facts::file_view::FileView;
@@ -49,7 +49,7 @@ pub struct Question {
     /// The caller's number for the command.
     pub who: u64,
     pub argv: Strings,
-    /// A prefix map was added to its command line.
+    /// Prefix maps were added to its command line.
     pub is_mapped: bool,
     pub environment: Arc<Strings>,
     pub folder: Bytes,
@@ -104,8 +104,12 @@ impl Question {
         }
     }
 
+    pub(super) fn place(&self, knows: &Knowledge) -> Place {
+        Place::new(&self.folder, knows.bases.iter().map(Vec::as_slice))
+    }
+
     /// The environment's variables, and pseudo-variables for everything else that facts may name.
-    pub(super) fn variables(&self) -> Environment {
+    pub(super) fn variables(&self, knows: &Knowledge) -> Environment {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
         let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
@@ -116,6 +120,7 @@ impl Question {
             .with(PROCESSOR, Some(processor))
             .with(LIBC, for_libc)
             .with(INPUT, Some(input))
+            .with(BASES, (!knows.bases.is_empty()).then(|| knows.bases.join(&b':')))
             .with_circumstances(&self.circumstances)
     }
 }
@@ -244,12 +249,15 @@ enum Found {
 impl Cache {
     /// Answers a question. `None` if the question waits for the same command of another request, or for a tier: it will be
     /// asked again. `file_view` keeps what was seen of the file system, for questions that had already arrived by then.
-    pub fn ask(&self, question: Question, file_view: &mut Option<FileView>) -> Option<Answer> {
+    pub fn ask(&self, mut question: Question, file_view: &mut Option<FileView>) -> Option<Answer> {
         if question.claim.is_given_up() {
             return None;
         }
         if let Some(words) = question.wishes.store.as_deref().and_then(|store| self.refusal(store)) {
-            return Some(Answer::Uncached(Uncached::new(UncachedReason::OtherStore, words)));
+            // What the command makes does not depend on whether it is cached.
+            self.share_checkout(&mut question, &mut FileView::begin());
+            let why = UncachedReason::OtherStore;
+            return Some(Answer::Uncached(Uncached::of(&question, why, words)));
         }
         let is_asked_again = question.only_known;
         let is_of_configure = is_of_configure(&question.folder, &question.argv);
@@ -369,28 +377,24 @@ impl Cache {
         Some(Answer::Miss(Box::new(ticket)))
     }
 
-    /// Adds a prefix map to the command line, if the client wants to share what its checkout makes, and what the command makes
+    /// Adds prefix maps to the command line, if the client wants to share what its checkout makes, and what the command makes
     /// would name the checkout.
     fn share_checkout(&self, question: &mut Question, file_view: &mut FileView) {
         let wishes = question.wishes.clone();
         if question.is_mapped || !wishes.share_checkouts && wishes.bases.is_empty() {
             return;
         }
-        let found = wishes
-            .share_checkouts
-            .then(|| self.checkouts.find(&question.folder))
-            .flatten();
-        let roots: Vec<Bytes> = wishes.bases.iter().cloned().chain(found).collect();
         let Some((program, real)) = find_program(question, file_view, &self.world) else {
             return;
         };
         let call = call(question, &question.argv, &program, &real);
-        let maps = |compiler| self.checkouts.maps_prefixes(compiler, &real);
-        if let Some(argv) = call.share(&roots, maps) {
-            question.argv = argv;
-            question.is_mapped = true;
+        if let Some((argv, bases)) = self.checkouts.share(&call, &wishes.bases, wishes.share_checkouts) {
+            if let Some(argv) = argv {
+                question.argv = argv;
+                question.is_mapped = true;
+            }
             let mut wishes = (*wishes).clone();
-            wishes.bases = roots;
+            wishes.bases = bases;
             question.wishes = Arc::new(wishes);
         }
     }
@@ -430,8 +434,8 @@ impl Cache {
             self.check_blobs(entries);
             return Found::Nothing(MissReason::Recached.into());
         }
-        let place = Place::new(&question.folder, action.knows.base.as_deref());
-        let environment = question.variables();
+        let place = question.place(&action.knows);
+        let environment = question.variables(&action.knows);
         let now = FileView::for_request(file_view.take(), question.arrived);
         let mut view = View::at(now, &self.world, &place, &environment);
         let found = self.first_that_holds(question, action, entries, &mut view);
@@ -466,7 +470,7 @@ impl Cache {
                 changed.get_or_insert_with(|| Missed {
                     why: MissReason::Changed,
                     words: change.to_string(),
-                    reasons: Reasons::of(entry.changes(view)),
+                    reasons: self.reasons(&entry, question, action, view),
                 });
                 continue;
             }
@@ -526,18 +530,18 @@ impl Cache {
         action: &Action,
         destinations: Option<&[Destination]>,
     ) -> Result<Hit, Option<PathBuf>> {
-        let base = action.knows.base.as_deref();
+        let bases = &action.knows.bases;
         let print = |print: &Print| {
             let stored = match print {
                 Print::Inline(bytes) => bytes.clone(),
                 Print::Blob { digest, .. } => self.bytes_of(digest)?,
             };
-            match base {
-                Some(base) => neutral::own_diagnostics(&stored, base),
-                None => Some(stored),
+            match bases.is_empty() {
+                false => neutral::own_diagnostics(&stored, bases),
+                true => Some(stored),
             }
         };
-        let place = Place::new(&question.folder, base);
+        let place = question.place(&action.knows);
         let (stdout, stderr) = (print(&entry.stdout).ok_or(None)?, print(&entry.stderr).ok_or(None)?);
         let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
         let are_linked = self.are_linked();
@@ -648,9 +652,9 @@ fn is_source_new(question: &Question, action: &Action) -> bool {
 /// A stored dependency file in the form for this command.
 fn own_dependencies(text: Bytes, action: &Action) -> Option<Bytes> {
     let knows = &action.knows;
-    let text = match &knows.base {
-        Some(base) => neutral::own_dependencies(&text, knows.compiler?, base)?,
-        None => text,
+    let text = match knows.bases.is_empty() {
+        false => neutral::own_dependencies(&text, knows.compiler?, &knows.bases)?,
+        true => text,
     };
     match &knows.target {
         Some(target) => neutral::with_target(&text, knows.compiler?, target),
@@ -670,7 +674,7 @@ fn call<'a>(question: &'a Question, argv: &'a Strings, program: &'a FilePath, re
     }
 }
 
-fn key_in_namespace(key: &Digest, namespace: &[u8]) -> Digest {
+pub(super) fn key_in_namespace(key: &Digest, namespace: &[u8]) -> Digest {
     match namespace {
         [] => *key,
         name => Digest::of(&[&key.0[..], name].concat()),

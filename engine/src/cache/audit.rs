@@ -24,7 +24,6 @@ use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::file_view::FileView;
-use crate::facts::path::Place;
 use crate::facts::world::View;
 use crate::observe::access::Bytes;
 use crate::wire::Strings;
@@ -279,8 +278,8 @@ impl Cache {
         let question = &due.question;
         let action = self.understand(question, &mut FileView::begin());
         let action = action.map_err(|_| Verdict::Unknown(Unaudited::InputsChanged))?;
-        let place = Place::new(&question.folder, action.knows.base.as_deref());
-        let environment = question.variables();
+        let place = question.place(&action.knows);
+        let environment = question.variables(&action.knows);
         let mut view = View::new(&self.world, &place, &environment);
         let holds = action.key == due.key && entry.check(&mut view).is_ok();
         holds.then_some(()).ok_or(Verdict::Unknown(Unaudited::InputsChanged))

@@ -1,7 +1,7 @@
-//! Has a compile leave the name of its checkout's folder out of what it makes, if its client wants that.
+//! Has a compile leave the names of its checkout's folder and of other folders out of what it makes, if its client wants that.
 //!
-//! A prefix map of the compiler's own does it. The map is added to the command line, so that the command runs with it when it
-//! misses, and is looked up with it when it hits. Which folder is the checkout is asked of the file system, and remembered
+//! Prefix maps of the compiler's own do it. They are added to the command line, so that the command runs with them when it
+//! misses, and is looked up with them when it hits. Which folder is the checkout is asked of the file system, and remembered
 //! for some seconds. What a command line needs is decided in `compiler/sharing.rs`.
 
 use std::collections::HashMap;
@@ -15,9 +15,13 @@ use std::time::{Duration, Instant};
 
 use memchr::memmem;
 
+use super::compiler::action::Call;
+use super::compiler::sharing::{inside, Root};
 use super::compiler::Compiler;
+use crate::facts::path::lexically_normal;
 use crate::files::checkout;
 use crate::observe::access::Bytes;
+use crate::wire::Strings;
 
 /// For so long the folder of a checkout is not looked for again.
 const LASTING: Duration = Duration::from_secs(5);
@@ -31,29 +35,95 @@ const LARGEST_DRIVER: u64 = 64 << 20;
 /// The identity of a program's file: device, inode, size and time.
 type Identity = (u64, u64, u64, i64);
 
+/// What stands for the folder of a checkout in results, for the folder of a build outside of it, and for the folder of
+/// another checkout in which that build is.
+pub const REPLACEMENT: &str = ".";
+pub const BUILD_REPLACEMENT: &str = ".build";
+const OUTER_REPLACEMENT: &str = ".outer";
+
+/// What stands for each of the base folders that were set. The first one is like a checkout, unless checkouts are shared, too.
+pub fn replacements(share_checkouts: bool) -> impl Iterator<Item = String> {
+    let first = 1 + usize::from(share_checkouts);
+    (first..).map(|number| match number {
+        1 => REPLACEMENT.to_owned(),
+        number => format!(".{number}"),
+    })
+}
+
+type Found = Mutex<HashMap<Bytes, (Instant, Option<Bytes>)>>;
+
 /// What was found lately.
 #[derive(Default)]
 pub struct Checkouts {
-    folders: Mutex<HashMap<Bytes, (Instant, Option<Bytes>)>>,
+    folders: Found,
+    builds: Found,
     compilers: Mutex<HashMap<PathBuf, (Identity, bool)>>,
 }
 
 impl Checkouts {
-    /// The folder of the checkout in which a command runs.
-    pub fn find(&self, folder: &[u8]) -> Option<Bytes> {
-        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((when, found)) = folders.get(folder) {
-            if when.elapsed() < LASTING {
-                return found.clone();
+    /// The command line with prefix maps, if it needs any, and the folders that it may leave out. `None` if it leaves out none.
+    /// `bases` are those that were set.
+    pub fn share(&self, call: &Call, bases: &[Bytes], share_checkouts: bool) -> Option<(Option<Strings>, Vec<Bytes>)> {
+        if !share_checkouts && bases.is_empty() {
+            return None;
+        }
+        let roots = |folder: &[u8], paths: &[&[u8]]| self.roots(folder, paths, bases, share_checkouts);
+        call.share(roots, |compiler| self.maps_prefixes(compiler, call.real))
+    }
+
+    /// The folders that a command may leave out, each once, in an order that does not depend on their names. The first of its
+    /// paths is the source.
+    fn roots(&self, folder: &[u8], paths: &[&[u8]], bases: &[Bytes], share_checkouts: bool) -> Vec<Root> {
+        let mut all = Vec::new();
+        let mut builds = Vec::new();
+        if share_checkouts {
+            let (checkout, outside) = self.surroundings(folder, paths);
+            all.extend(checkout.map(|checkout| (checkout, REPLACEMENT.to_owned())));
+            builds.extend(outside);
+        }
+        all.extend(bases.iter().cloned().zip(replacements(share_checkouts)));
+        all.extend(builds.into_iter().map(|(folder, name)| (folder, name.to_owned())));
+        let mut roots: Vec<Root> = Vec::new();
+        for (folder, replacement) in all {
+            if roots.iter().all(|root| root.folder != folder) {
+                let replacement = replacement.into_bytes();
+                roots.push(Root { folder, replacement });
             }
         }
-        let found =
-            checkout::find(Path::new(OsStr::from_bytes(folder))).map(|path| path.as_os_str().as_bytes().to_vec());
-        if folders.len() >= MOST {
-            folders.clear();
+        roots
+    }
+
+    /// The checkout of a command, and the folders of its build, if that is outside of the checkout.
+    ///
+    /// If the command's source is not in the checkout in which the command runs, the source's checkout is meant. If a source
+    /// is in no checkout, because it was generated into the build, its other paths tell.
+    fn surroundings(&self, folder: &[u8], paths: &[&[u8]]) -> (Option<Bytes>, Vec<(Bytes, &'static str)>) {
+        let own = remembered(&self.folders, folder, checkout::find);
+        let absolute = |path: &&[u8]| match path.starts_with(b"/") {
+            true => lexically_normal(path),
+            false => lexically_normal(&[folder, path].join(&b'/')),
+        };
+        let source = paths.first().map(absolute);
+        let is_in = |own: &Bytes| source.as_ref().is_some_and(|source| inside(source, own).is_some());
+        if own.as_ref().is_some_and(is_in) {
+            return (own, Vec::new());
         }
-        folders.insert(folder.to_vec(), (Instant::now(), found.clone()));
-        found
+        let checkout_of = |path: Bytes| {
+            let above = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            remembered(&self.folders, &path[..above.max(1)], checkout::find)
+        };
+        let told = if own.is_some() { &paths[..1] } else { paths };
+        let Some(theirs) = told.iter().map(absolute).find_map(checkout_of) else {
+            let known = || remembered(&self.builds, folder, checkout::find_build);
+            let build = if own.is_none() { known() } else { None };
+            return (own, build.map(|build| (build, BUILD_REPLACEMENT)).into_iter().collect());
+        };
+        let build = remembered(&self.builds, folder, checkout::find_build);
+        let build = build.unwrap_or_else(|| folder.to_vec());
+        let build = Some(build).filter(|build| inside(build, &theirs).is_none());
+        let build = build.map(|build| (build, BUILD_REPLACEMENT));
+        let outer = own.map(|own| (own, OUTER_REPLACEMENT));
+        (Some(theirs), build.into_iter().chain(outer).collect())
     }
 
     /// Whether a compiler understands the option, as far as its installation shows.
@@ -79,6 +149,22 @@ impl Checkouts {
     }
 }
 
+/// What was found for a folder, or is found now.
+fn remembered(known: &Found, folder: &[u8], find: fn(&Path) -> Option<PathBuf>) -> Option<Bytes> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((when, found)) = known.get(folder) {
+        if when.elapsed() < LASTING {
+            return found.clone();
+        }
+    }
+    let found = find(Path::new(OsStr::from_bytes(folder))).map(|path| path.as_os_str().as_bytes().to_vec());
+    if known.len() >= MOST {
+        known.clear();
+    }
+    known.insert(folder.to_vec(), (Instant::now(), found.clone()));
+    found
+}
+
 /// The version that a clang's folder of own headers names: `lib/clang/14.0.6` beside the folder of the program.
 fn clang_version(real: &Path) -> Option<u32> {
     let above = real.parent()?.parent()?;
@@ -94,6 +180,54 @@ fn clang_version(real: &Path) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_checkout_is_that_of_the_source_and_a_build_outside_of_it_has_a_folder_of_its_own() {
+        let top = std::env::temp_dir().join(format!("wafcc-roots-{}", std::process::id()));
+        let name = |name: &str| top.join(name).into_os_string().into_encoded_bytes();
+        for folder in [
+            "one/.git",
+            "one/src",
+            "one/build",
+            "out/sub",
+            "two",
+            "else/.git",
+            "else/out",
+        ] {
+            fs::create_dir_all(top.join(folder)).unwrap();
+        }
+        fs::write(top.join("out/CMakeCache.txt"), "").unwrap();
+        let known = Checkouts::default();
+        let roots = |folder: &str, source: &str, share: bool| {
+            let source = source.replace("TOP", top.to_str().unwrap());
+            let paths: Vec<&[u8]> = source.split(' ').map(str::as_bytes).collect();
+            let roots = known.roots(&name(folder), &paths, &[name("one"), name("two")], share);
+            let shown = roots
+                .iter()
+                .map(|root| [&root.folder[..], b"=", &root.replacement].concat());
+            let shown = shown.map(|root| {
+                String::from_utf8(root)
+                    .unwrap()
+                    .replace(&format!("{}/", top.display()), "")
+            });
+            shown.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(roots("one/build", "../src/x.c", true), "one=. two=.3");
+        assert_eq!(roots("one/build", "../src/x.c", false), "one=. two=.2");
+        assert_eq!(roots("out/sub", "TOP/one/src/x.c", true), "one=. two=.3 out=.build");
+        assert_eq!(roots("out/sub", "../../one/src/x.c", true), "one=. two=.3 out=.build");
+        assert_eq!(roots("out/sub", "x.c", true), "one=.2 two=.3 out=.build");
+        assert_eq!(
+            roots("out/sub", "x.c /usr/include TOP/one/src", true),
+            "one=. two=.3 out=.build"
+        );
+        assert_eq!(roots("two", "x.c", true), "one=.2 two=.3");
+        assert_eq!(
+            roots("else/out", "TOP/one/x.c", true),
+            "one=. two=.3 else/out=.build else=.outer"
+        );
+        fs::remove_dir_all(&top).unwrap();
+    }
 
     #[test]
     fn an_installed_compiler_is_asked_what_it_understands() {

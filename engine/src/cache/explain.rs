@@ -1,21 +1,29 @@
 //! Why a request was a hit, a miss, or not cached: the explanations for the journal.
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::answer::{Question, Ticket};
+use super::answer::{key_in_namespace, Question, Ticket};
 use super::compiler::action::Action;
 use super::compiler::outputs::Role;
 use super::journal::plain;
+use super::lookup::entry::Entry;
 use super::request::now;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::bytes::path_text;
-use crate::facts::fact::Change;
+use crate::facts::fact::{Fact, Words};
+use crate::facts::path::{Path as FactPath, Place};
+use crate::facts::world::View;
+use crate::files::regular;
 use crate::report::explanation::{compare, Explanation, MOST_REASONS};
 use crate::wire::{Known, Unkept};
 
+/// A longer file is not compared line by line, and so many files are.
+const LONGEST_TEXT: u64 = 256 << 10;
+const MOST_COMPARED: usize = 3;
 /// A longer command line is not noted.
 const LONGEST: usize = 8 << 10;
 /// How many digits of a key are noted. They are enough to distinguish the keys of one output.
@@ -35,13 +43,6 @@ impl Reasons {
     pub fn one(words: impl Into<String>) -> Reasons {
         let words = vec![words.into()];
         Reasons { words, more: 0 }
-    }
-
-    /// The changes since an entry was stored.
-    pub fn of(changes: Vec<Change>) -> Reasons {
-        let mut reasons = Reasons::default();
-        changes.iter().for_each(|change| reasons.add(change.to_string()));
-        reasons
     }
 
     pub(super) fn add(&mut self, words: String) {
@@ -86,6 +87,49 @@ impl Cache {
         self.journal.note(of_miss(explanation, ticket, unstored));
     }
 
+    /// The changes since an entry was stored.
+    pub(super) fn reasons(&self, entry: &Entry, question: &Question, action: &Action, view: &mut View) -> Reasons {
+        let mut reasons = Reasons::default();
+        let mut compared = 0;
+        for (fact, change) in entry.changes(view) {
+            let line = match fact {
+                Some(Fact::File { path, digest }) if compared < MOST_COMPARED => {
+                    compared += 1;
+                    self.find_line(question, action, path, digest, view.place)
+                }
+                _ => None,
+            };
+            reasons.add(match line {
+                Some(line) => format!("{change}: {line}"),
+                None => change.to_string(),
+            });
+        }
+        reasons
+    }
+
+    /// Says which line of a file differs from the version with this digest, if a command of the same key has that version in
+    /// another folder, as the same command in another checkout does.
+    fn find_line(
+        &self,
+        question: &Question,
+        action: &Action,
+        path: &FactPath,
+        was: &Digest,
+        place: &Place,
+    ) -> Option<String> {
+        let key = key_in_namespace(&action.key, &question.wishes.namespace).to_string();
+        let now = read_text(&place.absolute(path))?;
+        let others = self.journal.elsewhere(&key[..DIGITS], &shown(&question.folder));
+        let mut others = others.iter().filter_map(|other| {
+            let there = place_of(other, question, &action.knows.bases)?;
+            let text = read_text(&there.absolute(path))?;
+            (Digest::of(&text) == *was).then_some((other, text))
+        });
+        let (other, before) = others.next()?;
+        let line = first_difference(&before, &now)?;
+        Some(format!("{line} in {}", other.folder))
+    }
+
     /// Notes a miss for an output that the command line does not name.
     pub(super) fn note_miss_of(&self, ticket: &Ticket, path: &[u8], unstored: Option<&Unkept>) {
         let explanation = explain(&ticket.question, &ticket.key, path);
@@ -124,6 +168,48 @@ impl Cache {
             reasons.add(format!("it runs in {}, ran in {}", now.folder, before.folder));
         }
     }
+}
+
+/// A small file. None if it is no text.
+fn read_text(path: &[u8]) -> Option<Vec<u8>> {
+    let mut file = regular::open_named(Path::new(OsStr::from_bytes(path))).ok()?;
+    let mut text = Vec::new();
+    file.by_ref().take(LONGEST_TEXT + 1).read_to_end(&mut text).ok()?;
+    (text.len() as u64 <= LONGEST_TEXT && !text.contains(&0)).then_some(text)
+}
+
+/// The first line that differs, and how.
+fn first_difference(before: &[u8], now: &[u8]) -> Option<String> {
+    let lines = |text: &'_ [u8]| -> Vec<Vec<u8>> { text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect() };
+    let (before, now) = (lines(before), lines(now));
+    let at = (0..before.len().max(now.len())).find(|at| before.get(*at) != now.get(*at))?;
+    let show = |line: Option<&Vec<u8>>| line.map_or("not there".to_owned(), |line| Words(line).to_string());
+    Some(format!(
+        "line {} is {}, was {}",
+        at + 1,
+        show(now.get(at)),
+        show(before.get(at))
+    ))
+}
+
+/// The folders of another command with the same key. Its bases are found by how the command lines differ.
+fn place_of(other: &Explanation, question: &Question, bases: &[Vec<u8>]) -> Option<Place> {
+    let words: Vec<String> = question.argv.iter().map(shown).collect();
+    let pairs = || words.iter().zip(&other.argv);
+    let folders = (shown(&question.folder), other.folder.clone());
+    let folders = [(&folders.0, &folders.1)];
+    let mut moved: Vec<String> = Vec::new();
+    for base in bases.iter().map(shown) {
+        let of_pair = |(now, then): (&String, &String)| -> Option<String> {
+            let (before, after) = now.split_once(&base)?;
+            let is_whole = after.is_empty() || after.starts_with('/') || after.starts_with('=');
+            let there = then.strip_prefix(before)?.strip_suffix(after)?;
+            (is_whole && there.starts_with('/')).then(|| there.to_owned())
+        };
+        moved.push(pairs().chain(folders).find_map(of_pair)?);
+    }
+    let moved = moved.iter().map(|base| base.as_bytes());
+    Some(Place::new(other.folder.as_bytes(), moved))
 }
 
 /// By the main output, or by the command line if the outputs are not known in advance.
@@ -232,6 +318,19 @@ fn shown(bytes: impl AsRef<[u8]>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_line_that_differs_is_shown() {
+        for (before, now, expected) in [
+            ("a\nb\n", "a\nc\n", Some("line 2 is 'c', was 'b'")),
+            ("a\n", "a\nb\n", Some("line 2 is 'b', was ''")),
+            ("a\nb", "a", Some("line 2 is not there, was 'b'")),
+            ("a\n", "a\n", None),
+        ] {
+            let found = first_difference(before.as_bytes(), now.as_bytes());
+            assert_eq!(found.as_deref(), expected, "{before:?} {now:?}");
+        }
+    }
 
     #[test]
     fn the_output_of_a_command_that_is_not_known_is_guessed() {

@@ -31,6 +31,8 @@ use crate::wire::{Known, UnstoredReason};
 const ROOM: usize = 8 << 10;
 /// How many explanations are given to a client that names no output.
 pub const LAST: usize = 10;
+/// How many other folders are searched for an earlier version of a file.
+const ELSEWHERE: usize = 8;
 /// How many misses are in the engine's status.
 const MISSES: usize = 20;
 /// After this time, the next request causes a write to the disk.
@@ -199,6 +201,15 @@ impl Journal {
     fn get(&self, output: &str) -> Option<Arc<Explanation>> {
         let found = self.by_output.get(&output.to_owned());
         found.or_else(|| self.stored().by_output.get(output).cloned())
+    }
+
+    /// Explanations of some commands with this key, each in another folder than this one.
+    pub fn elsewhere(&self, key: &str, folder: &str) -> Vec<Arc<Explanation>> {
+        let is_of = |known: &Arc<Explanation>| known.key == key && known.folder != folder;
+        let mut found = self.by_output.some(ELSEWHERE, is_of);
+        let stored = self.stored().by_output.values().filter(|known| is_of(known));
+        found.extend(stored.take(ELSEWHERE - found.len()).cloned());
+        found
     }
 
     /// The last requests, the newest first.

@@ -149,8 +149,8 @@ impl Cache {
             (_, true) => return Err(UnstoredReason::CompilerFailed.into()),
             (_, false) => return Err(UnstoredReason::CommandFailed.into()),
         }
-        let place = Place::new(&question.folder, knows.base.as_deref());
-        let environment = question.variables();
+        let place = question.place(knows);
+        let environment = question.variables(knows);
         let mut view = View::new(&self.world, &place, &environment);
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
         let knowledge = Knowledge {
@@ -240,8 +240,8 @@ impl Cache {
     /// inputs stay.
     fn replace_others(&self, ticket: &Ticket, new: &EntryRef) {
         let question = &ticket.question;
-        let place = Place::new(&question.folder, ticket.action.knows.base.as_deref());
-        let environment = question.variables();
+        let place = question.place(&ticket.action.knows);
+        let environment = question.variables(&ticket.action.knows);
         let mut view = View::new(&self.world, &place, &environment);
         for other in self.store.find(&ticket.key) {
             let mut holds = || {
@@ -291,7 +291,7 @@ impl Cache {
         let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
-        if role != Some(Role::Dependencies) && knows.base.is_none() && size > SMALL {
+        if role != Some(Role::Dependencies) && knows.bases.is_empty() && size > SMALL {
             let digest = self.store.put_file(&file).map_err(failed)?;
             return Ok((OutputContent::Stored(digest), size));
         }
@@ -303,7 +303,7 @@ impl Cache {
             })?;
             return Ok((OutputContent::Bytes(neutral), size));
         }
-        if knows.base.as_ref().is_some_and(|base| neutral::holds(&bytes, base)) {
+        if knows.bases.iter().any(|base| neutral::holds(&bytes, base)) {
             let words = format!("{} holds the name of the base folder", path.display());
             return Err(Unkept::new(UnstoredReason::TellsBase, words));
         }
@@ -343,9 +343,9 @@ fn add<'a>(bytes: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Digest {
 
 /// What a command printed, in the form for the store. `None` if that is not possible.
 pub(super) fn neutral_print(text: &[u8], knows: &Known) -> Option<Vec<u8>> {
-    match &knows.base {
-        Some(base) => neutral::diagnostics(text, base),
-        None => Some(text.to_vec()),
+    match knows.bases.is_empty() {
+        false => neutral::diagnostics(text, &knows.bases),
+        true => Some(text.to_vec()),
     }
 }
 
@@ -377,9 +377,9 @@ pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> 
         Some(target) => neutral::without_target(&text, knows.compiler?, target)?,
         None => text,
     };
-    match &knows.base {
-        Some(base) => neutral::dependencies(&text, knows.compiler?, base),
-        None => Some(text),
+    match knows.bases.is_empty() {
+        false => neutral::dependencies(&text, knows.compiler?, &knows.bases),
+        true => Some(text),
     }
 }
 

@@ -17,7 +17,7 @@
 pub mod answer;
 pub mod audit;
 pub mod cache_threads;
-mod checkout;
+pub mod checkout;
 pub mod compiler;
 mod explain;
 pub mod journal;

@@ -25,7 +25,6 @@ use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::file_view::FileView;
-use crate::facts::path::Place;
 use crate::facts::world::View;
 use crate::trust::signature::{Distrust, Sealed, Trust};
 
@@ -234,8 +233,8 @@ impl Cache {
         file_view: &mut Option<FileView>,
     ) -> Judged {
         let (trust, declaration) = (self.trust(), question.declaration(action));
-        let place = Place::new(&question.folder, action.knows.base.as_deref());
-        let environment = question.variables();
+        let place = question.place(&action.knows);
+        let environment = question.variables(&action.knows);
         let now = FileView::for_request(file_view.take(), question.arrived);
         let mut view = View::at(now, &self.world, &place, &environment);
         let mut judged = Judged::Nothing("no entry of it is one".to_owned());

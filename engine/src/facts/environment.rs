@@ -66,6 +66,8 @@ pub const SILENT: [&[u8]; 8] = [
 pub const TERMINAL: &[u8] = b"=terminal";
 /// The same for standard input.
 pub const INPUT: &[u8] = b"=input";
+/// The same for the base folders.
+pub const BASES: &[u8] = b"=bases";
 
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 

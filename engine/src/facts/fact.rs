@@ -8,6 +8,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
+use super::environment::BASES;
 use super::exception::LIBC;
 use super::path::{Path, Root};
 use super::processor::PROCESSOR;
@@ -135,6 +136,10 @@ pub enum Change {
         was: u16,
         is: Option<u16>,
     },
+    /// Its name begins with that of a base folder, which it did not when the entry was made.
+    Beside {
+        path: String,
+    },
     /// It was there, and cannot be read now.
     Unreadable {
         path: String,
@@ -204,7 +209,7 @@ impl Fact {
                         root: Root::Absolute,
                         rest: is,
                     },
-                    Root::Folder | Root::Base => view.place.resolved(path, &is),
+                    Root::Folder | Root::Base(_) => view.place.resolved(path, &is),
                 };
                 require(is == *real, || Change::Resolved {
                     path: view.place.show(path),
@@ -280,20 +285,9 @@ impl Fact {
         }
     }
 
-    /// All paths of the fact.
-    pub fn paths(&mut self) -> Vec<&mut Path> {
-        match self {
-            Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => Vec::new(),
-            Fact::Twins { twins } => twins.iter_mut().map(|twin| &mut twin.path).collect(),
-            Fact::Resolved { path, real } => vec![path, real],
-            Fact::File { path, .. }
-            | Fact::There { path, .. }
-            | Fact::Status { path, .. }
-            | Fact::Target { path, .. }
-            | Fact::Listing { path, .. }
-            | Fact::Absent { path, .. }
-            | Fact::Refused { path, .. } => vec![path],
-        }
+    /// The names of base folders count.
+    pub fn is_about_bases(&self) -> bool {
+        matches!(self, Fact::Variable { name, .. } if name == BASES)
     }
 }
 
@@ -405,7 +399,8 @@ fn number_of(error: Errno) -> u16 {
     error.raw_os_error() as u16
 }
 
-struct Words<'a>(&'a [u8]);
+/// A text as people are shown it.
+pub struct Words<'a>(pub &'a [u8]);
 
 impl fmt::Display for Words<'_> {
     /// In quotes, and shortened.
@@ -423,6 +418,7 @@ fn shown_name(name: &[u8]) -> std::borrow::Cow<'_, str> {
     match name {
         PROCESSOR => "the processor".into(),
         LIBC => "what the C library is told".into(),
+        BASES => "the checkout's folder, which a source names,".into(),
         name => String::from_utf8_lossy(name),
     }
 }
@@ -517,6 +513,7 @@ impl fmt::Display for Change {
             Change::Refusal { path, was, is: None } => {
                 write!(f, "{path} can be had now, and could not ({})", reason(*was))
             }
+            Change::Beside { path } => write!(f, "{path} begins like the checkout's folder, and is not in it"),
             Change::Unreadable { path, error } => write!(f, "{path} cannot be had: {}", reason(*error)),
         }
     }

@@ -14,8 +14,27 @@ pub enum Root {
     Absolute,
     /// It was given relative to the folder in which the command began.
     Folder,
-    /// It was given as a name that begins with the base folder's.
-    Base,
+    /// It was given as a name that begins with that of the base folder with this number.
+    Base(u8),
+}
+
+impl Root {
+    /// The number that stands for it in entries.
+    pub fn number(self) -> u8 {
+        match self {
+            Root::Absolute => 0,
+            Root::Folder => 1,
+            Root::Base(number) => 2 + number,
+        }
+    }
+
+    pub fn of_number(number: u8) -> Option<Root> {
+        match number {
+            0 => Some(Root::Absolute),
+            1 => Some(Root::Folder),
+            number => Some(Root::Base(number - 2)).filter(|_| usize::from(number) < 2 + MOST_BASES),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,21 +44,24 @@ pub struct Path {
     pub rest: Vec<u8>,
 }
 
-/// The command's folder, and the folder whose name does not matter.
+/// The command's folder, and the folders whose names do not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     folder: Vec<u8>,
-    base: Option<Vec<u8>>,
+    bases: Vec<Vec<u8>>,
 }
 
+/// How many bases a path can tell apart: those that a user may set (`MOST_FOLDERS`), and those that are found.
+pub const MOST_BASES: usize = 16;
+
 impl Place {
-    /// Both are absolute. The root folder is not accepted as a base.
-    pub fn new(folder: &[u8], base: Option<&[u8]>) -> Place {
+    /// All are absolute. The root folder is not accepted as a base.
+    pub fn new<'a>(folder: &[u8], bases: impl IntoIterator<Item = &'a [u8]>) -> Place {
         let plain = |path: &[u8]| trimmed(&tidy(path)).to_vec();
-        let base = base.map(plain).filter(|base| base.len() > 1 && base[0] == b'/');
+        let bases = bases.into_iter().map(plain);
         Place {
             folder: plain(folder),
-            base,
+            bases: bases.filter(|base| base.len() > 1 && base[0] == b'/').collect(),
         }
     }
 
@@ -47,8 +69,8 @@ impl Place {
         &self.folder
     }
 
-    pub fn base(&self) -> Option<&[u8]> {
-        self.base.as_deref()
+    pub fn bases(&self) -> &[Vec<u8>] {
+        &self.bases
     }
 
     /// A path as a process in the folder `at` gave it.
@@ -67,10 +89,13 @@ impl Place {
         }
     }
 
+    /// In the innermost base, if one base is in another.
     fn rooted(&self, absolute: Vec<u8>) -> Path {
-        match self.base.as_deref().and_then(|base| below(base, &absolute)) {
-            Some(rest) => Path {
-                root: Root::Base,
+        let bases = self.bases.iter().enumerate();
+        let around = bases.filter_map(|(number, base)| Some((number, below(base, &absolute)?)));
+        match around.min_by_key(|(_, rest)| rest.len()) {
+            Some((number, rest)) => Path {
+                root: Root::Base(number as u8),
                 rest: rest.to_vec(),
             },
             None => Path {
@@ -100,7 +125,7 @@ impl Place {
     pub fn resolved(&self, path: &Path, name: &[u8]) -> Path {
         let spelled = match path.root {
             Root::Folder => path.rest.len(),
-            Root::Absolute | Root::Base => self.absolute(path).len(),
+            Root::Absolute | Root::Base(_) => self.absolute(path).len(),
         };
         let here = |rest: &[u8]| Path {
             root: Root::Folder,
@@ -126,7 +151,10 @@ impl Place {
             Root::Absolute => {}
             Root::Folder => name.extend_from_slice(&self.folder),
             // An entry that was made with a base is found only with a base: bases are part of the key.
-            Root::Base => name.extend_from_slice(self.base.as_deref().unwrap_or(b"/no-base-folder")),
+            Root::Base(number) => {
+                let base = self.bases.get(usize::from(number));
+                name.extend_from_slice(base.map_or(b"/no-base-folder", Vec::as_slice));
+            }
         }
         if path.root != Root::Absolute && !path.rest.is_empty() && !name.ends_with(b"/") {
             name.push(b'/');
@@ -167,7 +195,8 @@ impl fmt::Display for Path {
             Root::Absolute => write!(f, "{rest}"),
             Root::Folder if rest.is_empty() => write!(f, "."),
             Root::Folder => write!(f, "{rest}"),
-            Root::Base => write!(f, "BASE/{rest}"),
+            Root::Base(0) => write!(f, "BASE/{rest}"),
+            Root::Base(number) => write!(f, "BASE{number}/{rest}"),
         }
     }
 }
@@ -232,6 +261,12 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     (!matches!(name, b"" | b"." | b"..")).then_some((folder, name))
 }
 
+/// Whether the path is in none of the bases, and would still be changed by a prefix map of one: it begins with the base's name.
+pub fn is_beside(path: &[u8], bases: &[Vec<u8>]) -> bool {
+    let begins = |base: &Vec<u8>| path.starts_with(base);
+    bases.iter().any(begins) && bases.iter().all(|base| below(base, path).is_none())
+}
+
 /// The rest of a path after a folder's name, if it is below that folder, or is the folder.
 pub fn below<'a>(folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(folder)?;
@@ -265,8 +300,8 @@ mod tests {
 
     #[test]
     fn relative_paths_and_paths_below_the_base_move_with_the_checkout() {
-        let place = Place::new(b"/w/build/", Some(b"/w"));
-        let other = Place::new(b"/v/build", Some(b"/v"));
+        let place = Place::new(b"/w/build/", [&b"/w"[..]]);
+        let other = Place::new(b"/v/build", [&b"/v"[..]]);
         for (given, there) in [
             ("../a.h", "/v/build/../a.h"),
             ("/w/a.h", "/v/a.h"),
@@ -277,6 +312,22 @@ mod tests {
         ] {
             let path = place.path(&Path::here(), given.as_bytes());
             assert_eq!(other.absolute(&path), there.as_bytes(), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_path_belongs_to_the_innermost_of_its_bases() {
+        let place = Place::new(b"/w/build", [&b"/w"[..], b"/tmp/b", b"/w/build"]);
+        let other = Place::new(b"/x/y", [&b"/v"[..], b"/x", b"/x/y"]);
+        for (given, root, there) in [
+            ("/w/a.h", Root::Base(0), "/v/a.h"),
+            ("/tmp/b/a.h", Root::Base(1), "/x/a.h"),
+            ("/w/build/a.h", Root::Base(2), "/x/y/a.h"),
+            ("/w/buildings/a.h", Root::Base(0), "/v/buildings/a.h"),
+            ("/tmp/bc", Root::Absolute, "/tmp/bc"),
+        ] {
+            let path = place.path(&Path::here(), given.as_bytes());
+            assert_eq!((path.root, other.absolute(&path)), (root, there.into()), "{given}");
         }
     }
 

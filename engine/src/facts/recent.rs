@@ -58,6 +58,18 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
         shard.put(key, value, self.room);
     }
 
+    /// Some of the values that fulfil a condition. Looks at all of them.
+    pub fn some(&self, most: usize, fulfils: impl Fn(&V) -> bool) -> Vec<V> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let values = shard.young.values().chain(shard.old.values());
+            let more = values.filter(|value| fulfils(value)).take(most - found.len());
+            found.extend(more.cloned());
+        }
+        found
+    }
+
     pub fn remove(&self, key: &K) {
         let mut shard = self.shard(key);
         shard.young.remove(key);

@@ -1,4 +1,4 @@
-//! Finds the folder of the checkout in which a command runs.
+//! Finds the folder of a checkout, and that of a build outside of it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,15 +16,33 @@ const BUILD_FILES: [&str; 8] = [
     "Kbuild",
 ];
 
+/// In the topmost folder of a build.
+const BUILDS: [&str; 5] = [
+    "CMakeCache.txt",
+    "config.status",
+    "build.ninja",
+    "meson-private",
+    "c4che",
+];
+
 /// The nearest folder with version control, or else the topmost one of those with build files that lie in each other.
 pub fn find(folder: &Path) -> Option<PathBuf> {
-    let has = |folder: &Path, names: &[&str]| names.iter().any(|name| folder.join(name).symlink_metadata().is_ok());
     if let Some(found) = folder.ancestors().find(|folder| has(folder, &VERSION_CONTROL)) {
         return is_deep(found).then(|| found.to_path_buf());
     }
     let above = folder.ancestors().skip_while(|folder| !has(folder, &BUILD_FILES));
     let found = above.take_while(|folder| has(folder, &BUILD_FILES)).last()?;
     is_deep(found).then(|| found.to_path_buf())
+}
+
+/// The nearest folder that a build system has configured.
+pub fn find_build(folder: &Path) -> Option<PathBuf> {
+    let found = folder.ancestors().find(|folder| has(folder, &BUILDS))?;
+    is_deep(found).then(|| found.to_path_buf())
+}
+
+fn has(folder: &Path, names: &[&str]) -> bool {
+    names.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
 }
 
 /// The root folder is no checkout: too many names begin with it.
@@ -51,6 +69,11 @@ mod tests {
         assert_eq!(find(&folder), Some(root.join("project")));
         touch("project/src/.git");
         assert_eq!(find(&folder), Some(root.join("project/src")));
+        let build = root.join("build/sub");
+        fs::create_dir_all(&build).unwrap();
+        assert_eq!(find_build(&build), None);
+        touch("build/CMakeCache.txt");
+        assert_eq!(find_build(&build), Some(root.join("build")));
         fs::remove_dir_all(&root).unwrap();
     }
 }

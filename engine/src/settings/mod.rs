@@ -16,8 +16,12 @@ use std::path::{Path, PathBuf};
 
 pub use self::table::Key;
 use self::table::{Kind, Reader, Row, ROWS};
+use crate::bytes::path_text;
 use crate::bytes::quantity;
 use crate::trust::signature;
+
+/// As `MOST_BASES` of paths in facts.
+const MOST_FOLDERS: usize = 12;
 
 /// The compression of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +91,7 @@ impl Key {
         let text = || value.to_str().ok_or_else(|| "not UTF-8".to_owned());
         let checked = match self.row().kind {
             Kind::Folder | Kind::Files => Ok(()),
+            Kind::Folders => check_folders(value),
             Kind::Switch => switch(value).map(drop).ok_or_else(|| "set it to yes or no".to_owned()),
             Kind::Size => quantity::size(text()?).map(drop),
             Kind::Level => level(text()?).map(drop),
@@ -110,6 +115,34 @@ pub fn switch(value: &OsStr) -> Option<bool> {
         "no" | "false" | "off" | "0" | "disable" => Some(false),
         _ => None,
     }
+}
+
+/// Folders whose names a compiler can leave out.
+fn check_folders(value: &OsStr) -> Result<(), String> {
+    let folders = split_folders(value);
+    if folders.len() > MOST_FOLDERS {
+        return Err(format!(
+            "{} folders are too many: name {MOST_FOLDERS} at most",
+            folders.len()
+        ));
+    }
+    let is_plain = |folder: &PathBuf| {
+        let folder = Path::new("/").join(folder);
+        path_text::is_plain(folder.as_os_str().as_bytes())
+    };
+    match folders.iter().find(|folder| !is_plain(folder)) {
+        None => Ok(()),
+        Some(folder) if folder.parent().is_none() => Err("/ is every folder: name one below it".to_owned()),
+        Some(folder) => Err(format!(
+            "{folder:?}: compilers cannot leave this name out: use letters, digits, blanks and ._-+@"
+        )),
+    }
+}
+
+/// Without slashes at their ends.
+fn split_folders(value: &OsStr) -> Vec<PathBuf> {
+    let folders = env::split_paths(value).filter(|folder| !folder.as_os_str().is_empty());
+    folders.map(|folder| folder.components().collect()).collect()
 }
 
 fn level(text: &str) -> Result<Compression, String> {
@@ -299,6 +332,15 @@ impl Settings {
         std::path::absolute(text).ok()
     }
 
+    /// Absolute folders, without slashes at their ends.
+    pub fn folders(&self, key: Key) -> Vec<PathBuf> {
+        let folders = split_folders(self.text(key));
+        folders
+            .iter()
+            .filter_map(|folder| std::path::absolute(folder).ok())
+            .collect()
+    }
+
     pub fn max_size(&self) -> u64 {
         self.parsed(Key::MaxSize, quantity::size).unwrap_or_default()
     }
@@ -379,6 +421,28 @@ mod tests {
         assert_eq!(settings.compression(), Compression::Auto);
         assert_eq!(settings.mistakes.len(), 3);
         assert!(settings.mistakes[0].starts_with("WAFCC_MAXSIZE: max_size: \"much\""));
+    }
+
+    #[test]
+    fn base_folders_are_a_list() {
+        let folders = |value: &str| with_variables(&[(Key::BaseDir, value)]).folders(Key::BaseDir);
+        assert_eq!(folders(""), Vec::<PathBuf>::new());
+        assert_eq!(folders("/a b/:/c//d::/e/."), ["/a b", "/c/d", "/e"].map(PathBuf::from));
+        let here = env::current_dir().unwrap();
+        assert_eq!(folders("x:/y"), [here.join("x"), PathBuf::from("/y")]);
+        let many = vec!["/a"; MOST_FOLDERS + 1].join(":");
+        for (value, mistake) in [
+            ("/a:/", "base_dir: / is every folder: name one below it"),
+            (
+                "/a:/b=c",
+                "base_dir: \"/b=c\": compilers cannot leave this name out: use letters, digits, blanks and ._-+@",
+            ),
+            (&many, "base_dir: 13 folders are too many: name 12 at most"),
+        ] {
+            let settings = with_variables(&[(Key::BaseDir, value)]);
+            assert_eq!(settings.mistakes, [format!("WAFCC_BASEDIR: {mistake}")]);
+            assert!(settings.folders(Key::BaseDir).is_empty());
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@
 pub enum Kind {
     /// Made absolute when it is read. A relative folder belongs to the current folder, as in ccache.
     Folder,
+    /// The same for several folders, separated by colons.
+    Folders,
     Switch,
     Size,
     Level,
@@ -75,8 +77,8 @@ settings! {
         "use entries, add none";
     Recache "recache" "WAFCC_RECACHE" Switch default "no" read by Client ccache "recache"
         "use no entry: run the command and replace its entry";
-    BaseDir "base_dir" "WAFCC_BASEDIR" Folder default "" read by Client ccache "base_dir"
-        "paths below this folder may differ between two checkouts: see [below](#checkouts)";
+    BaseDir "base_dir" "WAFCC_BASEDIR" Folders default "" read by Client ccache "base_dir"
+        "paths below this folder may differ between two checkouts: see [below](#checkouts). Separate several folders with `:`";
     ShareCheckouts "share_checkouts" "WAFCC_SHARECHECKOUTS" Switch default "no" read by Client ccache ""
         "the same for the folder of the checkout in which a command runs, wherever it is";
     MaxSize "max_size" "WAFCC_MAXSIZE" Size default "5G" read by Engine ccache "max_size"

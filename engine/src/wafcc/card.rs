@@ -75,10 +75,10 @@ fn content(
     policy: Option<&Request>,
 ) -> Option<Vec<u8>> {
     let store = home.store.as_ref()?;
-    let are_absolute = [Key::CacheDir, Key::BaseDir].into_iter().all(|key| {
-        let content = Path::new(settings.text(key));
-        content.as_os_str().is_empty() || content.is_absolute()
-    });
+    let mut folders = [Key::CacheDir, Key::BaseDir]
+        .into_iter()
+        .flat_map(|key| env::split_paths(settings.text(key)));
+    let are_absolute = folders.all(|folder| folder.as_os_str().is_empty() || folder.is_absolute());
     let has_usual_settings = are_absolute && settings.mistakes.is_empty() && settings.extra_files().is_empty();
     let Request::Caching(Caching { terminal: None, .. }) = caching else {
         return None;

@@ -22,6 +22,7 @@ use super::distant;
 use super::launch;
 use super::trouble::{self, Advice, Note};
 use crate::bytes::digest::Digest;
+use crate::cache::checkout::Checkouts;
 use crate::cache::compiler::action::{self, Action};
 use crate::cache::compiler::outputs::Prints;
 use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unserved};
@@ -52,9 +53,12 @@ const SHORTEST: Duration = Duration::from_millis(50);
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     exec_when_we_panic(call);
     let settings = Settings::load(distant::look_at);
-    let is_silent = settings.distant == Some(Distant::Silent);
-    if is_silent || settings.is_on(Key::Disable) || has_closed_stream() || reads_the_terminal(call) {
+    if settings.is_on(Key::Disable) {
         return exec(call);
+    }
+    let is_silent = settings.distant == Some(Distant::Silent);
+    if is_silent || has_closed_stream() || reads_the_terminal(call) {
+        return exec_as_shared(call, &settings);
     }
     let home = Home::of(&settings);
     let ran = match asked {
@@ -72,10 +76,42 @@ pub fn run(call: &Call, asked: Option<Client>) -> i32 {
             if is_timeout(&error) || home.start_engine(CLEAN_TIME).is_err() {
                 leave_note(&home.folder, &Unserved::Lost(error), None);
             }
-            exec(call)
+            exec_as_shared(call, &settings)
         }
-        Ok(_) | Err(_) => exec(call),
+        Ok(_) | Err(_) => exec_as_shared(call, &settings),
     }
+}
+
+/// Becomes the command with the prefix maps that the engine would have added: what it makes must not depend on whether there
+/// is an engine.
+fn exec_as_shared(call: &Call, settings: &Settings) -> i32 {
+    match call.how {
+        How::Uncached => exec(call),
+        How::AsSet | How::ByFacts => exec(&with_maps(call, settings).unwrap_or_else(|| call.clone())),
+    }
+}
+
+/// `None` if the command needs none.
+fn with_maps(call: &Call, settings: &Settings) -> Option<Call> {
+    let (bases, share_checkouts) = (bases(settings), settings.is_on(Key::ShareCheckouts));
+    let folder = env::current_dir().ok()?.into_os_string().into_encoded_bytes();
+    let real = fs::canonicalize(&call.program).ok()?;
+    let asked = action::Call {
+        argv: &argv(call),
+        environment: &environment(),
+        folder: &folder,
+        program: &call.program,
+        real: &real,
+        bases: &[],
+        by_facts: None,
+    };
+    let (argv, _) = Checkouts::default().share(&asked, &bases, share_checkouts)?;
+    let args = argv?
+        .iter()
+        .skip(1)
+        .map(|arg| OsStr::from_bytes(arg).to_owned())
+        .collect();
+    Some(Call { args, ..call.clone() })
 }
 
 /// Leaves a note for the next calls.
@@ -166,8 +202,7 @@ impl Home {
 }
 
 fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcome, Unserved> {
-    let entries = env::vars_os().map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
-    let entries: Strings = entries.collect();
+    let entries = environment();
     let cwd = env::current_dir()?.into_os_string().into_encoded_bytes();
     // If the cache may answer or store the command, its output goes through the engine. Otherwise it goes directly to
     // our streams, so that its order is kept.
@@ -247,6 +282,11 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         card::leave(settings, home, &caching, policy.as_ref());
     }
     await_outcome(client)
+}
+
+fn environment() -> Strings {
+    let entries = env::vars_os().map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
+    entries.collect()
 }
 
 /// Waits for the outcome of a command, and prints its output.
@@ -354,13 +394,20 @@ fn namespace(settings: &Settings) -> Vec<u8> {
     namespace
 }
 
+/// The folders that were set, whose names results may leave out.
+fn bases(settings: &Settings) -> Vec<Vec<u8>> {
+    let folders = settings.folders(Key::BaseDir).into_iter();
+    folders
+        .map(|folder| folder.into_os_string().into_encoded_bytes())
+        .collect()
+}
+
 fn caching(settings: &Settings, home: &Home) -> Request {
-    let base = settings.folder(Key::BaseDir).filter(|base| base.is_absolute());
     Request::Caching(Caching {
         read_only: settings.is_on(Key::ReadOnly),
         recache: settings.is_on(Key::Recache),
         share_checkouts: settings.is_on(Key::ShareCheckouts),
-        bases: base.iter().map(|base| base.as_os_str().as_bytes()).collect(),
+        bases: bases(settings).iter().map(Vec::as_slice).collect(),
         namespace: namespace(settings),
         store: home
             .store

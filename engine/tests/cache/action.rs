@@ -583,7 +583,7 @@ fn checkouts_that_share_a_key_make_the_same() {
             });
             let [(one, outputs, said), (other, others, others_said)] = &runs;
             assert_eq!(one.key, other.key, "{compiler} {line}");
-            assert!(one.knows.base.is_some(), "{compiler} {line}");
+            assert!(!one.knows.bases.is_empty(), "{compiler} {line}");
             assert_eq!(said, others_said, "{compiler} {line}");
             for ((role, content), (_, other)) in outputs.iter().zip(others) {
                 let shown =
@@ -628,7 +628,8 @@ impl Checkout {
             let content = fs::read(here.join(std::str::from_utf8(&output.path).unwrap())).unwrap();
             let content = match output.role {
                 Role::Dependencies => {
-                    let moved = relocation::dependencies(&content, action.knows.compiler.unwrap(), base, b"/elsewhere");
+                    let moved =
+                        relocation::dependencies(&content, action.knows.compiler.unwrap(), &[(base, b"/elsewhere")]);
                     moved.unwrap_or_else(|| panic!("{compiler} {words:?} {}", String::from_utf8_lossy(&content)))
                 }
                 _ => content,
@@ -640,7 +641,8 @@ impl Checkout {
             (output.role, content)
         });
         let outputs = outputs.collect();
-        let said = relocation::diagnostics(said.as_bytes(), base, b"/elsewhere").expect("a path where none is known");
+        let said =
+            relocation::diagnostics(said.as_bytes(), &[(base, b"/elsewhere")]).expect("a path where none is known");
         (action, outputs, String::from_utf8(said).unwrap())
     }
 }
@@ -671,7 +673,7 @@ fn moved_dependency_files_are_those_that_the_compiler_writes() {
             .find(|(name, _)| *name == compiler);
         let kind = name.unwrap().1;
         let ((here, one), (there, other)) = (run(""), run("-somewhere-else"));
-        let moved = relocation::dependencies(&one, kind, &here, &there)
+        let moved = relocation::dependencies(&one, kind, &[(&here, &there)])
             .unwrap_or_else(|| panic!("{compiler}: the layout is not known: {}", String::from_utf8_lossy(&one)));
         assert_eq!(
             String::from_utf8_lossy(&moved),

@@ -10,7 +10,6 @@ use crate::support::scripted_command::{bytes, ScriptedCommand, READS};
 use wafengine::bytes::digest::Digest;
 use wafengine::cache::story::{Policy, Statuses};
 use wafengine::facts::fact::Fact;
-use wafengine::facts::path::Root;
 use wafengine::observe::access::{Access, What};
 
 #[test]
@@ -362,14 +361,36 @@ fn two_checkouts_share_relative_paths_and_paths_below_the_base() {
 }
 
 #[test]
-fn if_a_source_names_the_base_folder_the_facts_have_absolute_paths() {
+fn if_a_source_names_a_base_folder_the_names_of_the_bases_are_a_fact() {
     let mut command = ScriptedCommand::new(COMPILER).with("inc/a.h", "a");
     let base = command.folder.clone();
-    command.put("a.c", &format!("int x;\n#include \"{base}/inc/a.h\"\n"));
+    command.put("a.c", "int x;\n");
+    command.put("b.c", &format!("int x;\n#include \"{base}/inc/a.h\"\n"));
     command.base = Some(base.clone());
-    let command = command.begins().reads("a.c").reads(&format!("{base}/inc/a.h"));
+    let mut command = command.begins().reads("a.c").reads(&format!("{base}/inc/a.h"));
     let facts = command.understand().unwrap().facts;
-    assert!(facts.iter().filter_map(Fact::path).all(|path| path.root != Root::Base));
+    assert!(!facts.iter().any(Fact::is_about_bases));
+    command = command.reads("b.c");
+    let facts = command.understand().unwrap().facts;
+    assert!(facts.iter().any(Fact::is_about_bases));
+}
+
+#[test]
+fn a_name_that_begins_like_that_of_a_base_makes_the_names_of_the_bases_a_fact() {
+    let mut command = ScriptedCommand::new(COMPILER);
+    command.put("one/a.c", "a");
+    command.put("one-more/a.h", "a");
+    let name = |command: &ScriptedCommand, name: &str| command.root.join(name).display().to_string();
+    let beside = name(&command, "one-more/a.h");
+    command.base = Some(name(&command, "two"));
+    command.folder = name(&command, "one");
+    let mut command = command.begins().reads("a.c").reads(&beside);
+    assert!(!command.understand().unwrap().facts.iter().any(Fact::is_about_bases));
+    let entry = command.entry();
+    command.base = Some(name(&command, "one"));
+    assert!(command.understand().unwrap().facts.iter().any(Fact::is_about_bases));
+    let told = format!("{beside} begins like the checkout's folder, and is not in it");
+    assert_eq!(command.changes(&entry), [told]);
 }
 
 #[test]

@@ -110,7 +110,8 @@ impl Project {
     fn changes(&self, entry: &Entry) -> Vec<String> {
         let place = self.place();
         let mut view = View::new(&self.world, &place, &self.environment);
-        entry.changes(&mut view).iter().map(ToString::to_string).collect()
+        let changes = entry.changes(&mut view);
+        changes.iter().map(|(_, change)| change.to_string()).collect()
     }
 }
 

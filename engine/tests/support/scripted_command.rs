@@ -181,7 +181,7 @@ impl ScriptedCommand {
     pub fn changes(&self, entry: &Entry) -> Vec<String> {
         let (place, environment) = (self.place(), self.environment());
         let changes = entry.changes(&mut View::new(&self.world, &place, &environment));
-        changes.iter().map(ToString::to_string).collect()
+        changes.iter().map(|(_, change)| change.to_string()).collect()
     }
 
     /// The paths of the facts, without the program's own.

@@ -6,7 +6,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::language::Language;
@@ -16,7 +18,7 @@ use super::other;
 use super::outputs::{self, Output, Prints, Role};
 use super::reason::Reason;
 use super::response::{self, Read};
-use super::sharing;
+use super::sharing::{self, Root};
 use super::Compiler;
 use crate::bytes::digest::Digest;
 use crate::cache::story::outcome::asks_number;
@@ -85,9 +87,9 @@ pub struct Knowledge {
     pub outputs: Vec<Output>,
     /// The folder into which it may write modules (`.mod`, `.smod`), whose names only the source says.
     pub modules: Option<Bytes>,
-    /// The base whose name the key leaves out. It is replaced in dependency files and diagnostics, and the command's folder
-    /// counts as one in the base. If any other output contains it, the result is not stored.
-    pub base: Option<Bytes>,
+    /// The bases whose names the key leaves out. They are replaced in dependency files and diagnostics, and the command's
+    /// folder counts as one in a base. If any other output contains one of them, the result is not stored.
+    pub bases: Vec<Bytes>,
     /// Its result may contain the name of the folder in which it ran. Compilers ask for the folder, or for `PWD`, even if
     /// they do not print it.
     pub tells_folder: bool,
@@ -130,7 +132,7 @@ impl Knowledge {
             },
             Some(_) => Policy {
                 compiler: true,
-                folder: self.tells_folder && self.base.is_none(),
+                folder: self.tells_folder && self.bases.is_empty(),
                 shell: false,
                 statuses,
                 processor,
@@ -188,7 +190,7 @@ impl Action {
                 compiler: None,
                 outputs: Vec::new(),
                 modules: None,
-                base: None,
+                bases: Vec::new(),
                 tells_folder: true,
                 is_shell,
                 statuses: statuses(call, compiler, rules, &argv, &reason),
@@ -208,9 +210,10 @@ impl Action {
     /// `read` reads a response file, by its name as the command has it.
     fn of(call: &Call, read: Read) -> Result<Action, Reason> {
         let (expanded, line, outputs) = understand(call, read)?;
-        let base = sharing::base(&line, call.folder, call.bases);
+        let folder = call.told_folder(&line);
+        let bases = sharing::bases(&line, folder, call.bases);
         Ok(Action {
-            key: key(call, &line, &outputs, base),
+            key: key(call, &line, &outputs, &bases, folder),
             source: Some(line.source.clone()),
             knows: Knowledge {
                 compiler: Some(line.compiler),
@@ -227,7 +230,7 @@ impl Action {
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,
-                base: base.map(<[u8]>::to_vec),
+                bases,
                 declared: None,
                 prints: outputs::prints(&line),
             },
@@ -280,23 +283,51 @@ impl Word {
 }
 
 impl Call<'_> {
-    /// The command line with a prefix map, if what it makes could not be shared without it. `maps` says whether the compiler
-    /// understands one.
-    pub fn share(&self, roots: &[Bytes], maps: impl Fn(Compiler) -> bool) -> Option<Strings> {
+    /// The command line with prefix maps, if what it makes could not be shared without them, and the folders that it may
+    /// leave out. `None` if it leaves out none. `roots` finds these folders for the command's own folder and its paths,
+    /// of which the first is the source. `maps` says whether the compiler understands a map.
+    pub fn share(
+        &self,
+        roots: impl FnOnce(&[u8], &[&[u8]]) -> Vec<Root>,
+        maps: impl Fn(Compiler) -> bool,
+    ) -> Option<(Option<Strings>, Vec<Bytes>)> {
         let read = |name: &[u8]| self.read(name);
         let (_, line, _) = understand(self, &read).ok()?;
-        let word = sharing::map(&line, self.folder, roots, tells_folder(&line))?;
-        if !maps(line.compiler) {
-            return None;
+        let absolute = line.words.iter().filter(|word| word.kind == Kind::Path);
+        let absolute = absolute
+            .map(|word| &word.operand[..])
+            .filter(|path| path.starts_with(b"/"));
+        let paths: Vec<&[u8]> = iter::once(&line.source[..]).chain(absolute).collect();
+        let folder = self.told_folder(&line);
+        let roots = roots(folder, &paths);
+        let mut words = sharing::missing_maps(&line, folder, &roots, tells_folder(&line));
+        let folders: Vec<Bytes> = roots.into_iter().map(|root| root.folder).collect();
+        if words.is_empty() || !maps(line.compiler) {
+            let is_shared = !sharing::bases(&line, folder, &folders).is_empty();
+            return is_shared.then_some((None, folders));
         }
-        let mut argv: Vec<&[u8]> = self.argv.iter().collect();
+        let mut argv: Vec<Bytes> = self.argv.iter().map(<[u8]>::to_vec).collect();
         // With gcc the last map counts, with clang the first one. The user's own ones are to count.
         let at = match line.compiler {
             Compiler::Gcc => 1,
-            Compiler::Clang => argv.iter().position(|word| *word == b"--").unwrap_or(argv.len()),
+            Compiler::Clang => {
+                words.reverse();
+                argv.iter().position(|word| word == b"--").unwrap_or(argv.len())
+            }
         };
-        argv.insert(at, &word);
-        Some(argv.into_iter().collect())
+        argv.splice(at..at, words);
+        Some((Some(argv.iter().map(Vec::as_slice).collect()), folders))
+    }
+
+    /// The name by which the compiler calls the folder in which it runs, if it tells one: `PWD`, if that leads there.
+    fn told_folder(&self, line: &Line) -> &[u8] {
+        let named = variable(self.environment, "PWD").filter(|named| *named != self.folder && tells_folder(line));
+        let identity = |path: &[u8]| {
+            let found = fs::metadata(OsStr::from_bytes(path)).ok()?;
+            Some((found.dev(), found.ino()))
+        };
+        let leads_here = |named: &&[u8]| named.starts_with(b"/") && identity(named) == identity(self.folder);
+        named.filter(leads_here).unwrap_or(self.folder)
     }
 
     /// Whether it is a compile by a compiler whose options are not known. Its facts alone can tell what it depends on.
@@ -408,7 +439,7 @@ impl Text {
     }
 }
 
-fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Digest {
+fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[u8]) -> Digest {
     let mut text = Text::default();
     text.add(VERSION);
     text.add(call.program.as_os_str().as_encoded_bytes());
@@ -417,7 +448,7 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
     for word in &line.words {
         text.add(&word.option);
         text.add(&[u8::from(word.apart)]);
-        text.add(&sharing::tokened(&word.operand, word.kind, base));
+        text.add(&sharing::tokened(&word.operand, word.kind, bases));
     }
     for output in outputs {
         text.add(format!("{:?}", output.role).as_bytes());
@@ -430,14 +461,15 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
     let is_amid = dependencies.is_some_and(|wanted| wanted.target == Target::Amid);
     if line.is_bound() || is_amid || is_quoted {
         let main = outputs.iter().filter(|output| output.role == Role::Main);
-        main.for_each(|output| text.add(&sharing::tokened(&output.path, Kind::Path, base)));
+        main.for_each(|output| text.add(&sharing::tokened(&output.path, Kind::Path, bases)));
     }
     if outputs.iter().all(|output| output.role != Role::Main) {
         // A dependency file may have this name.
         text.add(line.output.as_deref().unwrap_or(b""));
     }
-    if base.is_some() {
-        text.add(&sharing::tokened(call.folder, Kind::Path, base));
+    if !bases.is_empty() {
+        text.add(&sharing::tokened(folder, Kind::Path, bases));
+        sharing::nesting(bases).iter().for_each(|how| text.add(how));
     }
     Digest::of(&text.0)
 }
@@ -640,7 +672,7 @@ mod tests {
     fn a_key_leaves_out_a_base_that_is_mapped() {
         let key = |argv: &str, folder: &str| {
             let action = with(argv, "A=b", folder).unwrap();
-            (action.key, action.knows.base.is_some())
+            (action.key, !action.knows.bases.is_empty())
         };
         let line = "gcc -c -g -ffile-prefix-map=BASE=. -IBASE/inc -MD -MT BASE/x.o BASE/a.c -o BASE/x.o";
         let of = |line: &str, base: &str| key(&line.replace("BASE", base), &format!("{base}/build"));

@@ -1,8 +1,10 @@
-//! Changes text that a compiler wrote in one checkout to the text that it would have written in another one, whose base has
-//! another name.
+//! Changes text that a compiler wrote in one checkout to the text that it would have written in another one, whose bases have
+//! other names.
 //!
-//! If the layout of a text is not understood, or the base occurs where it is not known to be part of a path, the text
+//! If the layout of a text is not understood, or a base occurs where it is not known to be part of a path, the text
 //! cannot be changed.
+
+use memchr::memmem;
 
 use super::Compiler;
 use crate::observe::access::Bytes;
@@ -11,6 +13,9 @@ use crate::observe::access::Bytes;
 const GCC_WIDTH: usize = 72;
 const CLANG_WIDTH: usize = 75;
 const BREAK: &[u8] = b" \\\n";
+/// A base's name, and the other name.
+pub type Move<'a> = (&'a [u8], &'a [u8]);
+
 /// The texts before a path in diagnostics, apart from the beginning of a line.
 const BEFORE_PATHS: [&[u8]; 1] = [b"from "];
 
@@ -21,12 +26,12 @@ struct Rule {
     sources: Vec<Bytes>,
 }
 
-/// Changes a dependency file of `compiler` from the base `from` to the base `to`.
-pub fn dependencies(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
+/// Changes a dependency file of `compiler`. The names are as makefiles have them.
+pub fn dependencies(text: &[u8], compiler: Compiler, moves: &[Move]) -> Option<Bytes> {
     let mut rules = known_rules(text, compiler)?;
     for rule in &mut rules {
         for word in rule.targets.iter_mut().chain(&mut rule.sources) {
-            *word = moved_word(word, from, to)?;
+            *word = moved_word(word, moves)?;
         }
     }
     Some(laid(&rules, compiler))
@@ -49,10 +54,10 @@ pub fn retargeted(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Op
 }
 
 /// The same for diagnostics: paths are at the beginning of a line, or where includes are listed.
-pub fn diagnostics(text: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
+pub fn diagnostics(text: &[u8], moves: &[Move]) -> Option<Bytes> {
     let mut moved = Bytes::new();
     let mut rest = text;
-    while let Some(at) = rest.windows(from.len()).position(|part| part == from) {
+    while let Some((at, (from, to))) = first_base(rest, moves) {
         let (before, after) = (&rest[..at], &rest[at + from.len()..]);
         moved.extend(before);
         let begins =
@@ -67,12 +72,22 @@ pub fn diagnostics(text: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
     Some(moved)
 }
 
-fn moved_word(word: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
-    let holds = |part: &[u8]| part.windows(from.len()).any(|part| part == from);
-    match word.strip_prefix(from) {
-        Some(rest) if (rest.is_empty() || rest.starts_with(b"/")) && !holds(rest) => Some([to, rest].concat()),
-        _ => (!holds(word)).then(|| word.to_vec()),
-    }
+/// Where the name of a base occurs first in a text, and which: the longest one, if several do.
+fn first_base<'a>(text: &[u8], moves: &[Move<'a>]) -> Option<(usize, Move<'a>)> {
+    let finds = moves
+        .iter()
+        .filter_map(|known| Some((memmem::find(text, known.0)?, *known)));
+    finds.min_by_key(|(at, (from, _))| (*at, usize::MAX - from.len()))
+}
+
+fn moved_word(word: &[u8], moves: &[Move]) -> Option<Bytes> {
+    let (rest, to) = match first_base(word, moves) {
+        None => return Some(word.to_vec()),
+        Some((0, (from, to))) => (&word[from.len()..], to),
+        Some(_) => return None,
+    };
+    let is_path = rest.is_empty() || rest.starts_with(b"/");
+    (is_path && first_base(rest, moves).is_none()).then(|| [to, rest].concat())
 }
 
 /// The rules of a text, if the compiler lays them out exactly as in the text.
@@ -199,8 +214,11 @@ mod tests {
         let moved = dependencies(
             text.as_bytes(),
             compiler,
-            b"/home/one",
-            b"/home/a-longer-name/of/another",
+            &[
+                (b"/home/one", b"/home/a-longer-name/of/another"),
+                (b"/home/one/two", b"/2"),
+                (b"/tmp/b", b"/3"),
+            ],
         )?;
         Some(String::from_utf8(moved).unwrap())
     }
@@ -215,6 +233,15 @@ mod tests {
         let expected = "x.o: /home/a-longer-name/of/another/a.c \\\n  /home/a-longer-name/of/another/h.h \\\n  \
             /home/a-longer-name/of/another/sp\\ ace.h\n";
         assert_eq!(moved(text, Compiler::Clang).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_path_is_moved_with_the_innermost_of_its_bases() {
+        let text = "x.o: /home/one/two/a.c /tmp/b/h.h /home/one/h.h /tmp/bc.h\n";
+        assert_eq!(moved(text, Compiler::Gcc), None);
+        let text = text.replace(" /tmp/bc.h", "");
+        let expected = "x.o: /2/a.c /3/h.h /home/a-longer-name/of/another/h.h\n";
+        assert_eq!(moved(&text, Compiler::Gcc).unwrap(), expected);
     }
 
     #[test]
@@ -236,12 +263,16 @@ mod tests {
 
     #[test]
     fn diagnostics_are_moved_where_paths_are() {
-        let moved =
-            |text: &str| diagnostics(text.as_bytes(), b"/home/one", b"/x").map(|text| String::from_utf8(text).unwrap());
+        let moves: [Move; 3] = [(b"/home/one", b"/x"), (b"/home/one/two", b"/y"), (b"/x", b"/z")];
+        let moved = |text: &str| diagnostics(text.as_bytes(), &moves).map(|text| String::from_utf8(text).unwrap());
         let text = "In file included from /home/one/a.c:1,\n                 from /home/one/b.c:2:\n/home/one/h.h:1: note: x\n";
         let expected = "In file included from /x/a.c:1,\n                 from /x/b.c:2:\n/x/h.h:1: note: x\n";
         assert_eq!(moved(text).unwrap(), expected);
         assert_eq!(moved("").unwrap(), "");
+        assert_eq!(
+            moved("/home/one/two/a.c:1: x\n/x/b.c:1: x").unwrap(),
+            "/y/a.c:1: x\n/z/b.c:1: x"
+        );
         assert_eq!(moved("a.c: #warning /home/one/x"), None);
         assert_eq!(moved("/home/onemore/x"), None);
     }

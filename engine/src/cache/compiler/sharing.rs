@@ -1,28 +1,50 @@
-//! Whether two checkouts can share what a command makes. Then the key leaves out the name of their folder, the base.
+//! Whether checkouts can share what a command makes. Then the key leaves out the names of their folders, the bases.
 //!
 //! If a compiler gets an absolute path, it may write the path into its output, or compute with it (`sizeof __FILE__`). So a
 //! base is left out only if prefix maps replace it in everything that a compiler writes. Dependency files and diagnostics
 //! remain. They are text, in which names can be replaced.
+//!
+//! A compiler compares prefixes as texts, not as paths: a map of `/w` also changes `/work/x.h`. So how the names of bases begin
+//! counts, too.
 
 use super::language::Language;
 use super::line::{Kind, Line, Word};
+use super::neutral;
 use super::options::{Map, Stage};
 use super::outputs::{self, Prints};
+use crate::bytes::path_text;
+use crate::facts::path::{is_beside, MOST_BASES};
 use crate::observe::access::Bytes;
 
-/// Stands for the base in a key. No argument contains a zero byte.
+/// Stands for a base in a key, before its number. No argument contains a zero byte.
 const TOKEN: &[u8] = b"\0base";
+/// Maps prefixes in everything that a compiler writes.
+pub const OPTION: &[u8] = b"-ffile-prefix-map=";
+
+/// A folder that commands may leave out of what they make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    /// Absolute, without a slash at its end.
+    pub folder: Bytes,
+    /// What results have in its place.
+    pub replacement: Bytes,
+}
 
 /// The rest of a path in a base.
-fn inside<'a>(path: &'a [u8], base: &[u8]) -> Option<&'a [u8]> {
+pub fn inside<'a>(path: &'a [u8], base: &[u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(base)?;
     (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
 }
 
-/// A base whose name has no special meaning for shells, makefiles and compilers.
+/// The innermost base of a path: its number, and the rest of the path.
+fn innermost<'a>(path: &'a [u8], bases: &[Bytes]) -> Option<(usize, &'a [u8])> {
+    let bases = bases.iter().enumerate();
+    let around = bases.filter_map(|(number, base)| Some((number, inside(path, base)?)));
+    around.min_by_key(|(_, rest)| rest.len())
+}
+
 fn is_plain(base: &[u8]) -> bool {
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+@".contains(b);
-    base.len() > 1 && base.starts_with(b"/") && !base.ends_with(b"/") && base.iter().all(plain)
+    path_text::is_plain(base) && !neutral::has_placeholder(base)
 }
 
 fn old_part(map: &[u8]) -> Option<&[u8]> {
@@ -38,86 +60,246 @@ fn maps(line: &Line) -> impl Iterator<Item = (Map, &[u8])> {
     })
 }
 
+/// The paths that a compiler may write.
+fn paths(line: &Line) -> impl Iterator<Item = &[u8]> {
+    let told = line
+        .words
+        .iter()
+        .filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
+    told.map(|word| &word.operand[..])
+}
+
 /// Whether paths with this beginning are replaced there.
 fn is_mapped(line: &Line, whose: Map, path: &[u8]) -> bool {
     let mut maps = maps(line).filter(|(map, _)| *map == whose || *map == Map::Both);
     maps.any(|(_, map)| old_part(map).is_some_and(|old| path.starts_with(old)))
 }
 
-/// Whether every map is either about something in the base, or about something completely different.
-fn maps_are_clear(line: &Line, base: &[u8]) -> bool {
-    maps(line).all(|(_, map)| {
-        old_part(map).is_some_and(|old| inside(old, base).is_some() || !base.starts_with(old) && !old.starts_with(base))
-    })
+/// Whether every map is either about something in a base, or about something completely different.
+fn maps_are_clear(line: &Line, bases: &[Bytes]) -> bool {
+    let is_apart = |old: &[u8]| {
+        let mut bases = bases.iter();
+        bases.all(|base| !base.starts_with(old) && !old.starts_with(base))
+    };
+    maps(line).all(|(_, map)| old_part(map).is_some_and(|old| innermost(old, bases).is_some() || is_apart(old)))
 }
 
-/// Whether the base matters for the command, and all paths in its output are mapped. The folder itself occurs only in debug
+/// Makefiles have blanks in quotes. Of the names of targets, some are written without.
+fn is_target_clear(line: &Line, base: &[u8]) -> bool {
+    let mut targets = line.words.iter().filter(|word| word.kind == Kind::Target);
+    !base.contains(&b' ') || targets.all(|word| !neutral::holds(&word.operand, base))
+}
+
+/// Whether each base matters for the command, and all paths in its output are mapped. The folder itself occurs only in debug
 /// information.
-fn is_shared(line: &Line, folder: &[u8], base: &[u8]) -> bool {
-    let is_inside = |path: &[u8]| inside(path, base).is_some();
-    let told = line
-        .words
-        .iter()
-        .filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
-    let mut paths = told.map(|word| &word.operand[..]).filter(|path| is_inside(path));
-    let concerns = maps(line).any(|(_, map)| old_part(map).is_some_and(is_inside));
-    concerns
-        && is_plain(base)
-        && maps_are_clear(line, base)
-        && paths.all(|path| is_mapped(line, Map::Debug, path) && is_mapped(line, Map::Macro, path))
+fn are_shared(line: &Line, folder: &[u8], bases: &[Bytes]) -> bool {
+    let is_inside = |path: &[u8]| innermost(path, bases).is_some();
+    let concerns = |number: usize| {
+        let is_of = |old: &[u8]| innermost(old, bases).is_some_and(|(known, _)| known == number);
+        maps(line).any(|(_, map)| old_part(map).is_some_and(is_of))
+    };
+    let is_left_out = |path: &[u8]| is_mapped(line, Map::Debug, path) && is_mapped(line, Map::Macro, path);
+    (0..bases.len()).all(concerns)
+        && bases.iter().all(|base| is_plain(base) && is_target_clear(line, base))
+        && maps_are_clear(line, bases)
+        && !is_beside(folder, bases)
+        && paths(line).all(|path| !is_beside(path, bases) && (!is_inside(path) || is_left_out(path)))
         && (!is_inside(folder) || is_mapped(line, Map::Debug, folder))
 }
 
-/// The word with which a command can leave out the name of one of these folders, if what it makes would tell that name and
-/// cannot be shared without the word. `tells_folder`: it would tell the folder in which it runs.
-pub fn map(line: &Line, folder: &[u8], roots: &[Bytes], tells_folder: bool) -> Option<Bytes> {
-    const OPTION: &[u8] = b"-ffile-prefix-map=";
-    if base(line, folder, roots).is_some() || !matches!(line.stage, Stage::Object | Stage::Assembly) {
-        return None;
+/// The words with which a command can leave out the names of these folders, if what it makes would tell those names and
+/// cannot be shared without the words. `tells_folder`: it would tell the folder in which it runs.
+///
+/// A folder in another one has the stronger map.
+pub fn missing_maps(line: &Line, folder: &[u8], roots: &[Root], tells_folder: bool) -> Vec<Bytes> {
+    if !can_be_shared(line) || !matches!(line.stage, Stage::Object | Stage::Assembly) {
+        return Vec::new();
     }
-    let named = |root: &[u8]| {
-        let mut paths = line
-            .words
-            .iter()
-            .filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
-        paths.any(|word| inside(&word.operand, root).is_some()) || tells_folder && inside(folder, root).is_some()
-    };
-    roots.iter().filter(|root| named(root)).find_map(|root| {
-        let operand = [root.as_slice(), b"=."].concat();
-        let word = Word {
-            option: OPTION.to_vec(),
-            operand: operand.clone(),
-            apart: false,
-            kind: Kind::Map(Map::Both),
-        };
+    let folders: Vec<Bytes> = roots.iter().map(|root| root.folder.clone()).collect();
+    let told = tells_folder.then_some(folder);
+    let mut named: Vec<usize> = paths(line)
+        .chain(told)
+        .filter_map(|path| innermost(path, &folders))
+        .map(|(number, _)| number)
+        .collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    named.sort_unstable();
+    named.dedup();
+    let known = bases(line, folder, &folders);
+    named.retain(|number| !known.contains(&folders[*number]));
+    let with = |numbers: &[usize]| {
         let mut mapped = line.clone();
-        mapped.words.push(word);
-        base(&mapped, folder, std::slice::from_ref(root)).map(|_| [OPTION, &operand].concat())
-    })
+        mapped.words.extend(numbers.iter().map(|number| map(&roots[*number])));
+        let bases = bases(&mapped, folder, &folders);
+        numbers.iter().all(|number| bases.contains(&folders[*number]))
+    };
+    let mut chosen = match with(&named) {
+        true => named,
+        // Some of them cannot be left out.
+        false => named.iter().fold(Vec::new(), |mut chosen, number| {
+            chosen.push(*number);
+            if !with(&chosen) {
+                chosen.pop();
+            }
+            chosen
+        }),
+    };
+    let begins = |number: usize| {
+        let others = chosen.iter().filter(|other| **other != number);
+        others
+            .filter(|other| folders[number].starts_with(&folders[**other]))
+            .count()
+    };
+    let depths: Vec<usize> = (0..roots.len()).map(begins).collect();
+    chosen.sort_by_key(|number| depths[*number]);
+    let words = chosen.into_iter().map(|number| map(&roots[number]));
+    words.map(|word| [word.option, word.operand].concat()).collect()
 }
 
-/// The base that this command, run in `folder`, shares with others like it.
-pub fn base<'a>(line: &Line, folder: &[u8], bases: &'a [Bytes]) -> Option<&'a [u8]> {
+fn map(root: &Root) -> Word {
+    Word {
+        option: OPTION.to_vec(),
+        operand: [&root.folder[..], b"=", &root.replacement].concat(),
+        apart: false,
+        kind: Kind::Map(Map::Both),
+    }
+}
+
+/// Whether what the command makes is known well enough.
+fn can_be_shared(line: &Line) -> bool {
     // Not all drivers have mapped the paths that assemblers write. Names are replaced in messages, but not in printed
     // output.
     let is_printed = outputs::prints(line) != Prints::Messages;
-    if line.language != Language::C || line.tells || line.is_bound() || is_printed {
-        return None;
+    !(line.language != Language::C || line.tells || line.is_bound() || is_printed)
+}
+
+/// The bases that this command, run in `folder`, shares with others like it, in the order in which they were given.
+pub fn bases(line: &Line, folder: &[u8], given: &[Bytes]) -> Vec<Bytes> {
+    if given.is_empty() || !can_be_shared(line) {
+        return Vec::new();
+    }
+    let mut concerned: Vec<Bytes> = Vec::new();
+    for base in given {
+        let mut maps = maps(line).filter_map(|(_, map)| innermost(old_part(map)?, given));
+        let is_new = !concerned.contains(base) && concerned.len() < MOST_BASES;
+        if is_new && maps.any(|(number, _)| given[number] == *base) {
+            concerned.push(base.clone());
+        }
+    }
+    if concerned.is_empty() || are_shared(line, folder, &concerned) {
+        return concerned;
+    }
+    let mut bases: Vec<Bytes> = Vec::new();
+    for base in concerned {
+        bases.push(base);
+        if !are_shared(line, folder, &bases) {
+            bases.pop();
+        }
     }
     bases
-        .iter()
-        .map(|base| &base[..])
-        .find(|base| is_shared(line, folder, base))
+}
+
+/// How the names of bases begin with each other, which decides which map a path gets. Bases that do not are not in the list.
+pub fn nesting(bases: &[Bytes]) -> Vec<Bytes> {
+    let mut nesting = Vec::new();
+    for (outer, beginning) in bases.iter().enumerate() {
+        for (inner, base) in bases.iter().enumerate().filter(|(inner, _)| *inner != outer) {
+            let rest = base.strip_prefix(&beginning[..]);
+            nesting.extend(rest.map(|rest| [&[outer as u8, inner as u8][..], rest].concat()));
+        }
+    }
+    nesting
 }
 
 /// An operand in the form for the key.
-pub fn tokened(word: &[u8], kind: Kind, base: Option<&[u8]>) -> Bytes {
-    let rest = match (kind, base) {
-        (Kind::Plain, _) | (_, None) => None,
-        (Kind::Map(_), Some(base)) => word
-            .strip_prefix(base)
-            .filter(|rest| rest.starts_with(b"/") || rest.starts_with(b"=")),
-        (_, Some(base)) => inside(word, base),
+pub fn tokened(word: &[u8], kind: Kind, bases: &[Bytes]) -> Bytes {
+    let found = match kind {
+        Kind::Plain => None,
+        Kind::Map(_) => old_part(word).and_then(|old| {
+            let (number, _) = innermost(old, bases)?;
+            Some((number, &word[bases[number].len()..]))
+        }),
+        _ => innermost(word, bases),
     };
-    rest.map_or_else(|| word.to_vec(), |rest| [TOKEN, rest].concat())
+    found.map_or_else(
+        || word.to_vec(),
+        |(number, rest)| [TOKEN, &[b'0' + number as u8], rest].concat(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::compiler::Compiler;
+
+    fn line(words: &str) -> Line {
+        let words: Vec<Bytes> = words
+            .split(' ')
+            .map(|word| word.replace('_', " ").into_bytes())
+            .collect();
+        Line::read(Compiler::Gcc, &words).unwrap()
+    }
+
+    fn roots(folders: &[&str]) -> Vec<Root> {
+        let replacements = [".", ".2", ".3"];
+        let root = |(folder, replacement): (&&str, &str)| Root {
+            folder: folder.as_bytes().to_vec(),
+            replacement: replacement.as_bytes().to_vec(),
+        };
+        folders.iter().zip(replacements).map(root).collect()
+    }
+
+    fn added(words: &str, folder: &str, folders: &[&str]) -> String {
+        let added = missing_maps(&line(words), folder.as_bytes(), &roots(folders), words.contains("-g"));
+        let added: Vec<_> = added.iter().map(|word| String::from_utf8_lossy(word)).collect();
+        added.join(" ").replace("-ffile-prefix-map=", "")
+    }
+
+    #[test]
+    fn a_command_gets_a_map_for_each_folder_that_it_names() {
+        for (words, folder, folders, expected) in [
+            ("-c /a/x.c", "/b", &["/a", "/b"][..], "/a=."),
+            ("-g -c /a/x.c", "/b", &["/a", "/b"], "/a=. /b=.2"),
+            ("-g -c /a/x.c", "/a/b", &["/a/b", "/a"], "/a=.2 /a/b=."),
+            ("-g -c /a/x.c", "/a/b", &["/a", "/a/b"], "/a=. /a/b=.2"),
+            ("-c ../x.c", "/b", &["/a", "/b"], ""),
+            ("-c /a/x.c", "/b", &["/", "/a"], "/a=.2"),
+            ("-c -I/a=b/inc /a/x.c", "/b", &["/a=b", "/c"], ""),
+            ("-c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], ""),
+            ("-g -c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], "/b=.2"),
+            ("-flto -c /a/x.c", "/b", &["/a"], ""),
+            ("-c /a_b/x.c", "/b", &["/a b"], "/a b=."),
+            ("-c -MD -MT x.o /a_b/x.c", "/b", &["/a b"], "/a b=."),
+            ("-c -MD -MT /a_b/x.o /a_b/x.c", "/b", &["/a b"], ""),
+        ] {
+            assert_eq!(added(words, folder, folders), expected, "{words} in {folder}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_only_begins_with_the_name_of_a_base_would_be_changed_by_its_map() {
+        assert_eq!(added("-c -I/a/inc /a/x.c", "/b", &["/a"]), "/a=.");
+        assert_eq!(added("-c -I/ab/inc /a/x.c", "/b", &["/a"]), "");
+        assert_eq!(added("-c /a/x.c", "/ab", &["/a"]), "");
+        assert_eq!(added("-c -I/ab/inc /a/x.c", "/b", &["/a", "/ab"]), "/a=. /ab=.2");
+    }
+
+    #[test]
+    fn a_key_tells_bases_apart_and_how_they_are_nested() {
+        let bases = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
+        let two = bases(&["/a", "/b"]);
+        let tokened = |word: &str, kind| tokened(word.as_bytes(), kind, &two);
+        assert_eq!(tokened("/a/x", Kind::Path), b"\0base0/x");
+        assert_eq!(tokened("/b", Kind::Path), b"\0base1");
+        assert_eq!(tokened("/ba", Kind::Path), b"/ba");
+        assert_eq!(tokened("/b=.2", Kind::Map(Map::Both)), b"\0base1=.2");
+        assert_eq!(tokened("/a/x=y", Kind::Map(Map::Both)), b"\0base0/x=y");
+        assert_eq!(tokened("/a/x", Kind::Plain), b"/a/x");
+        assert!(nesting(&two).is_empty());
+        assert_eq!(nesting(&bases(&["/a", "/a/b"])), [b"\0\x01/b"]);
+        assert_eq!(nesting(&bases(&["/a/b", "/a"])), [b"\x01\0/b"]);
+        assert_eq!(nesting(&bases(&["/a", "/ab"])), [b"\0\x01b"]);
+    }
 }

@@ -7,7 +7,7 @@ use super::packed::{Garbled, Packer, Unpacker};
 use crate::bytes::digest::Digest;
 use crate::cache::story::MOST_FACTS;
 use crate::facts::fact::{Change, Fact, Kind, Twin};
-use crate::facts::path::Path;
+use crate::facts::path::{is_beside, Path, Root};
 use crate::facts::world::View;
 
 const MAGIC: &[u8; 4] = b"wfe\x02";
@@ -78,13 +78,32 @@ impl Entry {
     /// Whether all facts are true; otherwise the first one that is not.
     pub fn check(&self, view: &mut View) -> Result<(), Change> {
         view.begin();
-        self.facts.iter().try_for_each(|fact| fact.check(view))
+        self.facts.iter().try_for_each(|fact| fact.check(view))?;
+        self.find_beside(view).map_or(Ok(()), Err)
     }
 
-    /// All facts that are not true any more, for people.
-    pub fn changes(&self, view: &mut View) -> Vec<Change> {
+    /// All facts that are not true any more, for people, and how they differ. One change is of no single fact.
+    pub fn changes(&self, view: &mut View) -> Vec<(Option<&Fact>, Change)> {
         view.begin();
-        self.facts.iter().filter_map(|fact| fact.check(view).err()).collect()
+        let changes = self
+            .facts
+            .iter()
+            .filter_map(|fact| Some((Some(fact), fact.check(view).err()?)));
+        let mut changes: Vec<_> = changes.collect();
+        changes.extend(self.find_beside(view).map(|change| (None, change)));
+        changes
+    }
+
+    /// Something on which the command depended beside a base of this command: the base's prefix map would change its name.
+    fn find_beside(&self, view: &View) -> Option<Change> {
+        let bases = view.place.bases();
+        if bases.is_empty() || self.facts.iter().any(Fact::is_about_bases) {
+            return None;
+        }
+        let mut paths = self.facts.iter().filter_map(Fact::path);
+        let beside = paths.find(|path| path.root == Root::Absolute && is_beside(&path.rest, bases))?;
+        let path = view.place.show(beside);
+        Some(Change::Beside { path })
     }
 
     /// The blobs without which the entry cannot be used.
@@ -449,8 +468,8 @@ mod tests {
                 Fact::Twins {
                     twins: vec![
                         twin(here(), 0, 0),
-                        twin(path(Root::Base, "b.h"), 1, 0),
-                        twin(path(Root::Base, "c.h"), 0, 1),
+                        twin(path(Root::Base(0), "b.h"), 1, 0),
+                        twin(path(Root::Base(1), "c.h"), 0, 1),
                     ],
                 },
                 Fact::There {

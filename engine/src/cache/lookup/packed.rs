@@ -60,7 +60,7 @@ impl Packer {
 
     pub fn path(&mut self, path: &Path) {
         let mut whole = Vec::with_capacity(1 + path.rest.len());
-        whole.push(path.root as u8);
+        whole.push(path.root.number());
         whole.extend_from_slice(&path.rest);
         let shared = whole.iter().zip(&self.last).take_while(|(a, b)| a == b).count();
         self.number(shared as u64);
@@ -157,10 +157,8 @@ impl<'a> Unpacker<'a> {
             return Err(Garbled);
         }
         let (root, rest) = self.last.split_first().ok_or(Garbled)?;
-        let roots = [Root::Absolute, Root::Folder, Root::Base];
-        let root = roots.into_iter().find(|known| *known as u8 == *root).ok_or(Garbled)?;
         Ok(Path {
-            root,
+            root: Root::of_number(*root).ok_or(Garbled)?,
             rest: rest.to_vec(),
         })
     }
@@ -205,12 +203,13 @@ mod tests {
             path(Root::Absolute, b"/usr/include/stdio.h"),
             path(Root::Absolute, b"/usr/include/stdlib.h"),
             path(Root::Folder, b""),
-            path(Root::Base, b"x"),
+            path(Root::Base(0), b"x"),
+            path(Root::Base(15), b"x"),
         ];
         let mut packer = Packer::default();
         paths.iter().for_each(|path| packer.path(path));
         let bytes = packer.finish();
-        assert_eq!(bytes.len(), (2 + 21) + (2 + 5) + (2 + 1) + (2 + 2));
+        assert_eq!(bytes.len(), (2 + 21) + (2 + 5) + (2 + 1) + (2 + 2) + (2 + 2));
         let mut unpacker = Unpacker::new(&bytes);
         for path in paths {
             assert_eq!(unpacker.path(), Ok(path));

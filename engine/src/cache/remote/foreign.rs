@@ -154,7 +154,7 @@ impl Declaration<'_> {
             return Err(Refusal::Failed);
         }
         require_bounds(entry)?;
-        let place = Place::new(self.folder, knows.base.as_deref());
+        let place = Place::new(self.folder, knows.bases.iter().map(Vec::as_slice));
         if entry.facts.iter().any(|fact| is_unreal(fact, &place)) {
             return Err(Refusal::Unreal);
         }

@@ -5,18 +5,19 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
+use memchr::memmem;
 use rustix::io::Errno;
 
 use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Dependence, Fate, How, Made, Observation, PathState, Statuses};
-use crate::facts::environment::{is_silent, INPUT};
+use crate::facts::environment::{is_silent, BASES, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status_of_name;
 use crate::facts::input::Input;
 use crate::facts::instructions::Findings;
-use crate::facts::path::{split, Path, Root};
+use crate::facts::path::{is_beside, split, Path, Root};
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;
@@ -60,10 +61,12 @@ impl Analysis<'_, '_, '_> {
         for paths in twins.values() {
             self.add_twins(paths, &mut facts)?;
         }
-        let mut dependence = Dependence { facts, outputs };
         if self.may_name_base(&observations) {
-            dependence.make_absolute(self.view);
+            let value = self.view.environment.value(BASES).map(<[u8]>::to_vec);
+            let name = BASES.to_vec();
+            facts.push(Fact::Variable { name, value });
         }
+        let mut dependence = Dependence { facts, outputs };
         dependence.put_in_order(self.view);
         Ok(dependence)
     }
@@ -389,21 +392,24 @@ impl Analysis<'_, '_, '_> {
         Ok(())
     }
 
-    /// A path below the base may come from a source that names the base, and not from the arguments. Then a command of
-    /// another checkout would use the same path.
+    /// A path in a base may come from a source that names the base, and not from the arguments. Then a command of another
+    /// checkout would use the same path. A path beside a base is changed by its map, which another checkout does not have.
     fn may_name_base(&mut self, observations: &[Observation]) -> bool {
-        let Some(base) = self.view.place.base().map(<[u8]>::to_vec) else {
+        let bases = self.view.place.bases().to_vec();
+        if bases.is_empty() {
             return false;
-        };
-        if !observations
-            .iter()
-            .any(|observation| observation.path.root == Root::Base)
-        {
+        }
+        let mut paths = observations.iter().map(|observation| &observation.path);
+        if paths.any(|path| path.root == Root::Absolute && is_beside(&path.rest, &bases)) {
+            return true;
+        }
+        let mut paths = observations.iter().map(|observation| &observation.path);
+        if !paths.any(|path| matches!(path.root, Root::Base(_))) {
             return false;
         }
         let mut sources = observations.iter().filter(|observation| observation.how == How::Read);
         sources.any(|observation| match self.view.status(&observation.path) {
-            Ok(status) if status.size <= LONGEST_SOURCE => names(&self.view.place.absolute(&observation.path), &base),
+            Ok(status) if status.size <= LONGEST_SOURCE => names(&self.view.place.absolute(&observation.path), &bases),
             _ => true,
         })
     }
@@ -435,34 +441,13 @@ fn magic(path: &[u8]) -> Option<[u8; 4]> {
     file.read_exact(&mut magic).ok().map(|()| magic)
 }
 
-fn names(path: &[u8], base: &[u8]) -> bool {
+fn names(path: &[u8], bases: &[Bytes]) -> bool {
     // A folder cannot be read, and names nothing.
     let text = std::fs::read(std::ffi::OsStr::from_bytes(path)).unwrap_or_default();
-    let (first, rest) = base.split_first().expect("a base begins with a slash");
-    let mut left = text.as_slice();
-    while let Some(at) = left.iter().position(|b| b == first) {
-        left = &left[at + 1..];
-        if left.starts_with(rest) {
-            return true;
-        }
-    }
-    false
+    bases.iter().any(|base| memmem::find(&text, base).is_some())
 }
 
 impl Dependence {
-    fn make_absolute(&mut self, view: &View) {
-        let fix = |path: &mut Path| {
-            if path.root == Root::Base {
-                path.rest = view.place.absolute(path);
-                path.root = Root::Absolute;
-            }
-        };
-        self.facts
-            .iter_mut()
-            .for_each(|fact| fact.paths().into_iter().for_each(fix));
-        self.outputs.iter_mut().for_each(|made| fix(&mut made.path));
-    }
-
     /// Sorts facts so that the same facts are the same bytes, absences are grouped by folder, and folders have their
     /// numbers.
     fn put_in_order(&mut self, view: &mut View) {
