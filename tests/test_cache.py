@@ -220,7 +220,7 @@ def test_a_header_that_changes_and_comes_back(cc: str, lab: Lab) -> None:
 
 @each
 def test_a_source_that_was_written_right_before(cc: str, lab: Lab) -> None:
-	"""Configure tests write one and compile it at once, each in a folder of its own. What they make is stored all the same."""
+	"""Configure tests write one and compile it at once, each in a folder of its own. What they make is stored."""
 	verdicts = []
 	for number in range(24):
 		lab.write(f"test-{number}/conftest.c", f"int main(void) {{ return {number}; }}\n")

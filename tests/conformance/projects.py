@@ -202,7 +202,7 @@ PROJECTS = [
 			Exemption(
 				"*/config.log",
 				blur(r"(?<=\d )[A-Z][a-z]{2} +\d+ \d\d:\d\d(?= .*/tmpfile$)"),
-				"it has the output of \"ls -l\", with the minute in which the file was written",
+				'it has the output of "ls -l", with the minute in which the file was written',
 			),
 			Exemption(
 				"*/config.log",

@@ -135,7 +135,15 @@ PROJECTS = (
 		("make",),
 		"make",
 	),
-	Real("libzstd", "zstd-*", "lib/common/mem.h", lambda setup: [], with_make("-C", "lib", "BUILD_DIR=obj"), ("make",), "make"),
+	Real(
+		"libzstd",
+		"zstd-*",
+		"lib/common/mem.h",
+		lambda setup: [],
+		with_make("-C", "lib", "BUILD_DIR=obj"),
+		("make",),
+		"make",
+	),
 	Real(
 		"ntpsec",
 		"ntpsec-*",
