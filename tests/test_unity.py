@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 import pytest
 from unity_support import conflicts, game
@@ -680,7 +680,8 @@ from waflib import Utils
 stock = Utils.h_file
 @functools.wraps(stock)
 def h_file(path):
-	print("read %s" % path)
+	with open("read-by-waf", "a") as log:
+		print(path, file=log)
 	return stock(path)
 Utils.h_file = h_file
 """
@@ -693,11 +694,12 @@ Utils.h_file = lambda path: Utils.md5(str(os.stat(path).st_mtime_ns).encode()).d
 """
 
 
-def read_by_waf(done: Any) -> List[str]:
-	"""The files of the project whose content Waf has read."""
-	return sorted(
-		{os.path.basename(path) for path in re.findall(r"^read .*/([^/]+\.[ch])$", done.stdout, re.MULTILINE)}
-	)
+def read_by_waf(folder: pathlib.Path) -> Set[str]:
+	"""The sources and headers whose content Waf has read since this was called last."""
+	log = next(folder.rglob("read-by-waf"))
+	names = {os.path.basename(path) for path in log.read_text().splitlines()}
+	log.unlink()
+	return {name for name in names if re.fullmatch(r"(?!unity_)\w+\.[ch]", name)}
 
 
 def headers_of(count: int) -> Dict[str, str]:
@@ -726,9 +728,10 @@ def test_unchanged_files_are_not_read(waf: Any, project: Any) -> None:
 	(folder / "f3.c").write_text('#include "f3.h"\nint f3(void) { return 30; }\n')
 	waf(folder, "build")
 	(folder / "f3.c").write_text('#include "f3.h"\nint f3(void) { return 31; }\n')
-	done = waf(folder, "build")
+	assert read_by_waf(folder) > {"f3.c", "f3.h"}
+	waf(folder, "build")
 	assert say(folder) == "%d\n" % (sum(range(6)) - 3 + 31)
-	assert {name for name in read_by_waf(done) if not name.startswith("unity_")} <= {"f3.c", "f3.h"}
+	assert read_by_waf(folder) <= {"f3.c", "f3.h"}
 	(folder / "f1.h").write_text("#pragma once\nint f1(void);\n#define F1 1\n")
 	assert "batch" in compiled(waf(folder, "build"))
 
@@ -764,8 +767,8 @@ def test_a_header_that_a_task_writes_beside_the_sources(waf: Any, project: Any, 
 		assert say(folder) == "%d\n" % (sum(range(6)) - 1 + value)
 
 
-def test_edited_sources_are_compiled_first(waf: Any, project: Any) -> None:
-	"""What follows from an edit begins before all else."""
+def test_groups_that_an_edit_changes_are_compiled_first(waf: Any, project: Any) -> None:
+	"""What follows from the first edit of a source begins before all else."""
 	files = program(6)
 	files["wscript"] = files["wscript"].replace(
 		"bld.load('unity')\n\t", "bld.load('unity')\n\tbld.objects(source='one/x.c', target='x')\n\t"

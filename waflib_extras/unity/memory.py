@@ -417,10 +417,8 @@ class Target:
 		self.remembered = remembered
 		self.name = name
 		self.saved = saved
-		self.is_edited = False
-		"""Whether sources have changed, but the plan stays or was only corrected."""
-		self.hear_edit: Optional[Callable[[], None]] = None
-		"""Called when this turns out later than the first check."""
+		self.has_left = False
+		"""Whether edited sources have left their groups in this build, and the plan was only corrected."""
 
 	@property
 	def splits(self) -> Dict[str, str]:
@@ -486,9 +484,7 @@ class Target:
 		self.saved["files"] = [found.get(file.path, file) for file in self.saved["files"]]
 		self.saved["edited"] = {**edited, **dict.fromkeys(new, (0, leaving or 0.0))}
 		self.remembered.is_new = True
-		self.is_edited = True
-		if self.hear_edit is not None:
-			self.hear_edit()
+		self.has_left = self.has_left or bool(new)
 		return True
 
 	def find_sources(self) -> List[seen.SeenFile]:

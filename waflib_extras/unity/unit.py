@@ -18,7 +18,11 @@ WORTH = 0.8
 PUSHING = ("gcc", "clang", "icc", "clang++")
 """Compilers that can save and restore a macro."""
 URGENT = 1000
-"""The priority of tasks of targets with edited sources. Compiles begin before Waf has looked at all other tasks."""
+"""
+The priority of tasks of a target whose groups an edit changes. They are compiled while Waf looks at all other tasks.
+
+The compile of a single source is too short for that: it would slow Waf down.
+"""
 CLANG_MAPS = 10
 """The first version of clang with ``-fmacro-prefix-map``."""
 
@@ -69,19 +73,10 @@ class Unit:
 			else:
 				made.append((position, self.make_batch(members, anchor, early)))
 		tell(self, plan, choice)
-		self.hasten([task for _, task in made])
-		return made
-
-	def hasten(self, tasks: "List[Task.Task]") -> None:
-		"""Have these tasks run first if sources were edited. In a run that began ahead, this may be known later."""
-
-		def put_first() -> None:
-			for task in tasks:
+		if self.target.has_left:
+			for _, task in made:
 				task.tree_weight = URGENT
-
-		if self.target.is_edited:
-			put_first()
-		self.target.hear_edit = put_first
+		return made
 
 	def choose(self, plan: memory.StoredPlan) -> bool:
 		"""Tell whether the plan is worth it: whether to compile sources together."""
