@@ -81,7 +81,10 @@ def test_folder_that_is_moved_aside(tmp_path: pathlib.Path) -> None:
 
 def test_contenders_with_caches_of_their_own() -> None:
 	"""Waf's tools for caching are contenders, with a cache of their own and no wrapper."""
-	for name, cache, more in (("waf+wafcc", "EngineCache", {"price"}), ("waf+wafcache", "Wafcache", set())):
+	for name, cache, more in (
+		("waf+wafcc", "EngineCache", {"precompile", "price"}),
+		("waf+wafcache", "Wafcache", set()),
+	):
 		found = contender.find_contender(name)
 		assert found.cache is not None and found.cache.__name__ == cache and not found.cache.wraps
 		assert found.abilities == {"build", "rebuild"} | more

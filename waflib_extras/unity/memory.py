@@ -58,6 +58,8 @@ RESTED_SECONDS = 8 * 3600
 MISSED_APART = "/"
 
 
+EMPTY = b""  # a constant, as waf-light would join such a literal to the word before it
+
 T = TypeVar("T")
 StoredEntry = Tuple[int, List[int], int, List[str]]
 """A ``grouping.Entry`` in a form that ``marshal`` can write."""
@@ -209,8 +211,8 @@ class BuildMemory:
 		"""
 		file = self.unchanged.get(path)
 		if file is None or file.stamp is None or file.stamp[stamps.DEVICE] != self.device:
-			return b""
-		return file.digest if file.stamp == stamps.of_file(path) else b""
+			return EMPTY
+		return file.digest if file.stamp == stamps.of_file(path) else EMPTY
 
 	def note(self, path: str, stamp: Optional[stamps.Stamp], digest: bytes) -> seen.SeenFile:
 		"""A file as it was found when a plan was made. Plans share it."""
@@ -610,7 +612,7 @@ class Target:
 	def find_headers(self, members: Iterable[int]) -> Set[str]:
 		"""The headers of the project that these sources include. All of them were found."""
 		files, headers = self.saved["files"], self.plan["headers"]
-		return {files[number].path for i in members for number in seen.unpack_numbers(headers[i] or b"")}
+		return {files[number].path for i in members for number in seen.unpack_numbers(headers[i] or EMPTY)}
 
 	# ---- what it gains
 
