@@ -199,7 +199,7 @@ def test_a_target_with_a_blank_that_is_not_quoted_is_not_shared(cc: str, lab: La
 
 @each
 def test_several_base_folders(cc: str, lab: Lab) -> None:
-	"""Each folder of ``base_dir`` is left out, whatever its name and wherever the others are."""
+	"""Each folder of ``base_dir`` is left out of results. The folders may have other names in another checkout."""
 	write_all(lab, src__x_c=TELLING + "int g = Y;\n", inc__x_h="#define X 1\n")
 	extern = ("libs/e", "elsewhere/of/all/extern")
 	for folder in extern:
@@ -348,7 +348,7 @@ def test_a_build_within_the_checkout_is_another_shape(cc: str, lab: Lab) -> None
 
 @each
 def test_a_result_may_depend_on_a_path_without_holding_it(cc: str, lab: Lab) -> None:
-	"""So without the switch, a command with absolute arguments is no hit elsewhere, whatever its result looks like."""
+	"""Without the switch, a command with absolute arguments never hits in another checkout."""
 	text = "#define PASTE(a, b) a##b\nint f = sizeof PASTE(__FI, LE__);\n"
 	make_checkouts(lab, src__x_c=text)
 	line = f"{cc} -O2 -c TOP/src/x.c -o x.o"

@@ -88,7 +88,7 @@ needs_python = pytest.mark.skipif(not pathlib.Path("/usr/bin/python3").exists(),
 	],
 )
 def test_a_compiler_that_is_not_known(name: str, script: str, words: str, lab: Lab) -> None:
-	"""It is cached by what it is seen to do: by its name, or because its words are those of a compile."""
+	"""A compile by an unknown program is observed and cached. The program's name or its words show that it compiles."""
 	install(lab, name, script)
 	lab.write("f.h", "#define F 1\n")
 	lab.write("words", "-O1 -c x.c\n")

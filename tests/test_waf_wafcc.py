@@ -110,7 +110,7 @@ def build(waf: Any, project: Any, engine: str) -> Build:
 
 
 def test_a_compiler_that_is_not_known(waf: Any, project: Any, engine: str) -> None:
-	"""A compile by a program of another name is cached by what it is seen to do, without being asked for."""
+	"""Waf's compiles by an unknown compiler are observed and cached, without any setting."""
 	if not shutil.which("gcc") or not os.path.exists("/usr/bin/python3"):
 		pytest.skip("needs gcc and /usr/bin/python3")
 	script = '#!/usr/bin/python3 -SE\nimport os, sys\nos.execvp("gcc", ["gcc", *sys.argv[1:]])\n'

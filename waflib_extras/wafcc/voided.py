@@ -1,7 +1,7 @@
 """
-Tells of targets of which nothing is cached, all for one reason: a date in a shared header, modules, an option …
+Finds the targets of a build that one reason keeps out of the cache: a date in a shared header, modules, an option …
 
-It counts, and knows nothing of Waf.
+It only counts answers of the cache. It does not import Waf.
 """
 
 from typing import Any, Dict, List, Optional, Tuple

@@ -66,7 +66,7 @@ const OWN_ENDINGS: [&str; 18] = [
     "cs", "d", "di", "go", "hs", "ispc", "java", "kt", "lhs", "lpr", "ml", "mli", "nim", "pas", "rs", "scala", "swift",
     "vala",
 ];
-/// The endings of sources that only compilers read, whatever their names.
+/// Only compilers read sources with these endings, so a program of any name is taken for a compiler.
 const ENDINGS: [&str; 7] = ["asm", "cl", "cu", "hip", "nasm", "sycl", "zig"];
 
 /// Why the command of a program that is no known compiler is no compile either. `None` if it is one.

@@ -13,6 +13,7 @@ use crate::observe::access::Bytes;
 const GCC_WIDTH: usize = 72;
 const CLANG_WIDTH: usize = 75;
 const BREAK: &[u8] = b" \\\n";
+
 /// A base's name, and the other name.
 pub type Move<'a> = (&'a [u8], &'a [u8]);
 
