@@ -40,8 +40,9 @@ Other sizes, compilers and contenders: utils/bench.py --help
 FUZZING = 3  # seconds for each decoder
 THOROUGH = ("fuzz", "pypy", "systems")  # steps that are left for --all and for CI
 
-# tests whose work is done by the engine's programs, compilers or benchmarks: one interpreter is enough to ask them
-NATIVE = (
+# One interpreter is enough for these: the engine's programs, compilers and benchmarks do their work, or many starts of
+# Waf, which take long on PyPy and show there what they show here.
+ON_CPYTHON = (
 	"tests/test_batch.py",
 	"tests/test_bench*.py",
 	"tests/test_book.py",
@@ -62,12 +63,12 @@ NATIVE = (
 	"tests/test_parked*.py",
 	"tests/test_realbuilds.py",
 	"tests/test_serve*.py",
+	"tests/test_stale.py",
 	"tests/test_systems.py",
 	"tests/test_tiers*.py",
 	"tests/test_unity.py",
 	"tests/test_wafcc*.py",
-	"tests/test_wafx_projects.py",
-	"tests/test_wafx_versions.py",
+	"tests/test_wafx*.py",
 )
 
 
@@ -257,7 +258,7 @@ class Check:
 		self.test_python(self.prepare_cpython())
 
 	def step_pypy(self):
-		self.test_python(self.prepare_pypy(), [x for name in NATIVE for x in ("--ignore-glob", name)])
+		self.test_python(self.prepare_pypy(), [x for name in ON_CPYTHON for x in ("--ignore-glob", name)])
 
 	def step_systems(self):
 		"""Some tests on another release of Debian, with its compilers and its libc."""
@@ -409,7 +410,7 @@ class Check:
 		if not pattern and not self.is_thorough():
 			pattern = ["-m", "not thorough"]
 		workers = str(os.cpu_count() + 1)  # tests wait a quarter of their time
-		at_once = ["-n", workers, "--dist", "worksteal", "--durations=30", "-rs"]
+		at_once = ["-n", workers, "--dist", "loadgroup", "--durations=30", "-rs"]
 		pytest = [python, "-m", "pytest", "-o", "cache_dir=build/pytest-check"]
 		self.call([*pytest, *at_once, *options, *pattern])
 

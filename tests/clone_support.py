@@ -75,10 +75,3 @@ def clone(tmp_path_factory: pytest.TempPathFactory, environ: Dict[str, str]) -> 
 	assert [x for x in first.stderr.splitlines() if not x.startswith("waf: ")] == []
 	assert len(first.stderr.splitlines()) == 2
 	return folder
-
-
-@pytest.fixture(scope="session")
-def clone_python(clone: pathlib.Path) -> str:
-	"""The python of the environment that ./waf has made in the clone: one with pip, on PyPy too."""
-	(found,) = (clone / "build").glob("venv-*/bin/python")
-	return str(found)

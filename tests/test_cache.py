@@ -254,7 +254,7 @@ def test_random_edits(lab: Lab, tmp_path: pathlib.Path) -> None:
 	"""A short run of the fuzzer finds no difference from a fresh compile."""
 	if not COMPILERS:
 		pytest.skip("needs a compiler")
-	argv = [sys.executable, str(ROOT / "utils" / "fuzzcache.py"), "--steps", "120", "--work", str(tmp_path)]
+	argv = [sys.executable, str(ROOT / "utils" / "fuzzcache.py"), "--steps", "60", "--work", str(tmp_path)]
 	argv += ["--wafcc", lab.wafcc, "--compilers", ",".join(COMPILERS)]
 	done = subprocess.run(argv, env=lab.environ, capture_output=True, text=True, timeout=110, check=False)
 	assert done.returncode == 0, done.stdout + done.stderr

@@ -122,6 +122,6 @@ STANDING = (
 def test_our_builds_stand(seed: int, engine: str, tmp_path: pathlib.Path) -> None:
 	"""Builds that are disturbed make what plain builds make, within a minute each, and leave nothing behind."""
 	programs = os.path.dirname(engine)
-	options = ["--programs", programs, "--seed", str(seed), "--trials", "5", "--patience", "60"]
+	options = ["--programs", programs, "--seed", str(seed), "--trials", "3", "--patience", "60"]
 	done = run_faults(tmp_path, *options, "--kinds", ",".join(STANDING))
 	assert done.returncode == 0, f"{done.stdout}{done.stderr}"

@@ -75,8 +75,8 @@ def test_a_lying_wrapper_is_caught(tmp_path: pathlib.Path) -> None:
 def test_an_honest_wrapper_passes_all_kinds(kind: str, tmp_path: pathlib.Path) -> None:
 	"""What wrappers, helpers and the like make is the same from run to run, as far as it is compared."""
 	wrapper = install(tmp_path, HONEST)
-	done = fuzz(tmp_path, "--wafcc", wrapper, "--steps", "25", "--seed", "1", "--kinds", kind, "--compilers", "gcc")
-	assert (done.returncode, done.stdout) == (0, "seed 1\n25 steps, nothing differs\n"), done.stderr
+	done = fuzz(tmp_path, "--wafcc", wrapper, "--steps", "12", "--seed", "1", "--kinds", kind, "--compilers", "gcc")
+	assert (done.returncode, done.stdout) == (0, "seed 1\n12 steps, nothing differs\n"), done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
@@ -128,5 +128,5 @@ def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
 def test_our_cache_is_right(kind: str, engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
 	"""No answer of the cache differs from what a command of this kind makes without it."""
 	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
-	done = fuzz(tmp_path, "--wafcc", wafcc, "--steps", "60", "--seed", "1", "--kinds", kind, "--compilers", "gcc")
-	assert (done.returncode, done.stdout) == (0, "seed 1\n60 steps, nothing differs\n"), f"{done.stdout}{done.stderr}"
+	done = fuzz(tmp_path, "--wafcc", wafcc, "--steps", "30", "--seed", "1", "--kinds", kind, "--compilers", "gcc")
+	assert (done.returncode, done.stdout) == (0, "seed 1\n30 steps, nothing differs\n"), f"{done.stdout}{done.stderr}"

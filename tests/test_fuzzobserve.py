@@ -26,7 +26,7 @@ pytestmark = [
 	pytest.mark.timeout(600),
 	pytest.mark.skipif(not (shutil.which("strace") and shutil.which("gcc")), reason="needs strace and gcc"),
 ]
-PROGRAMS = 100
+PROGRAMS = 60
 
 
 @pytest.fixture(scope="module")
