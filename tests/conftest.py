@@ -87,6 +87,7 @@ class ToolsFirst(Options.OptionsContext):
 """
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 	"""Mark what only ``./waf check --all`` runs, by files and where a browser is used, and what belongs together."""
 	for item in items:
