@@ -410,7 +410,8 @@ class Check:
 		if not pattern and not self.is_thorough():
 			pattern = ["-m", "not thorough"]
 		workers = str(os.cpu_count() + 1)  # tests wait a quarter of their time
-		at_once = ["-n", workers, "--dist", "loadgroup", "--durations=30", "-rs"]
+		# the tests of a file share what takes long to make, and tests/conftest.py has the longest files come first
+		at_once = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", "--durations=30", "-rs"]
 		pytest = [python, "-m", "pytest", "-o", "cache_dir=build/pytest-check"]
 		self.call([*pytest, *at_once, *options, *pattern])
 

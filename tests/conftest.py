@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from typing import Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
@@ -51,13 +51,16 @@ THOROUGH = (
 )
 """Tests that take long: all of Waf's projects, campaigns, benchmarks, clones of the tree, frozen disks."""
 
-FIRST = ("test_wafx_projects.py", "test_package.py", "test_house.py", "test_fuzz*.py", "test_faults.py")
-"""Files whose tests take longest. They begin first, so that no worker is alone with one of them at the end."""
-TOGETHER = {"test_house.py": "clones", "test_package.py": "clones", "test_fuzzobserve.py": "observer"}
-"""
-Files whose tests share what takes long to make, so one worker runs them. Clones share a target folder of cargo, which
-takes a source for compiled if another clone was built after its last edit.
-"""
+FIRST = (
+	"test_conformance.py",
+	"test_package.py",
+	"test_wafx_projects.py",
+	"test_waf_wafcc.py",
+	"test_faults.py",
+	"test_fuzz*.py",
+	"test_house.py",
+)
+"""Files that take longest. They begin first, so that no worker is alone with one of them at the end."""
 
 # most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
@@ -87,20 +90,18 @@ class ToolsFirst(Options.OptionsContext):
 """
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-	"""Mark what only ``./waf check --all`` runs, by files and where a browser is used, and what belongs together."""
+	"""Mark what only ``./waf check --all`` runs: by files, and where a browser is used. The longest files come first."""
 	for item in items:
 		is_in_browser = "chromium" in getattr(item, "fixturenames", ())
-		if is_in_browser or is_in(item, THOROUGH):
+		if is_in_browser or any(fnmatch.fnmatch(item.path.name, pattern) for pattern in THOROUGH):
 			item.add_marker("thorough")
-		if item.path.name in TOGETHER:
-			item.add_marker(pytest.mark.xdist_group(TOGETHER[item.path.name]))
-	items.sort(key=lambda item: not is_in(item, FIRST))
+	items.sort(key=find_place)
 
 
-def is_in(item: pytest.Item, files: Tuple[str, ...]) -> bool:
-	return any(fnmatch.fnmatch(item.path.name, pattern) for pattern in files)
+def find_place(item: pytest.Item) -> int:
+	"""The place of a test's file in ``FIRST``; others have the last one."""
+	return next((n for n, pattern in enumerate(FIRST) if fnmatch.fnmatch(item.path.name, pattern)), len(FIRST))
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -33,7 +33,7 @@ def build(bld):
 FILES = {"wscript": PROJECT, "main.c": "int main(void) { return 0; }\n"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def make(clone: pathlib.Path, environ: Dict[str, str]) -> Callable[[str], pathlib.Path]:
 	"""A function that makes a file of a release with ./waf in the clone."""
 
@@ -46,17 +46,17 @@ def make(clone: pathlib.Path, environ: Dict[str, str]) -> Callable[[str], pathli
 	return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sdist(make: Callable[[str], pathlib.Path]) -> pathlib.Path:
 	return make("sdist")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def wheel(make: Callable[[str], pathlib.Path]) -> pathlib.Path:
 	return make("wheel")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def python(sdist: pathlib.Path) -> str:
 	"""The python of the environment in which the files are made."""
 	(found,) = sdist.parents[2].glob("build/release-*/bin/python")
@@ -174,7 +174,7 @@ class TestWheel:
 		assert "1 hit" in run(["waf", "clean", "build"], plain, folder).stdout
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def packages(environ: Dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> List[pathlib.Path]:
 	"""Debian's packages, made with the cargo in PATH."""
 	find("dh", "debhelper")
