@@ -38,6 +38,7 @@ THOROUGH = (
 	"test_bench*.py",
 	"test_compare*.py",
 	"test_conformance.py",
+	"test_courses_observed.py",
 	"test_faults.py",
 	"test_fuzz*.py",
 	"test_genbench.py",
@@ -45,11 +46,14 @@ THOROUGH = (
 	"test_house.py",
 	"test_killed_engines.py",
 	"test_package.py",
+	"test_resident_sketch.py",
+	"test_serve_hostile.py",
+	"test_tiers_forged.py",
 	"test_waf_soundness.py",
 	"test_wafx_projects.py",
 	"test_wafx_versions.py",
 )
-"""Tests that take long: all of Waf's projects, campaigns, benchmarks, clones of the tree, frozen disks."""
+"""Tests that take long: all of Waf's projects, campaigns, attacks, benchmarks, clones of the tree, frozen disks."""
 
 FIRST = (
 	"test_conformance.py",
