@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
@@ -19,16 +19,17 @@ use super::compiler::outputs::{Prints, Role};
 use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::store::{EntryRef, Parcel};
-use super::story::{understand, Knowledge, Made};
+use super::story::{understand, Knowledge, Made, Policy};
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::driver_model::DriverPrediction;
-use crate::facts::environment::TERMINAL;
+use crate::facts::environment::{Environment, TERMINAL};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::path::{Path, Place};
 use crate::facts::status::Stamp;
 use crate::facts::world::View;
+use crate::files::search;
 use crate::observe::access::{Access, Bytes, What};
 use crate::wire::{Unkept, UnstoredReason};
 
@@ -154,7 +155,7 @@ impl Cache {
         let mut view = View::new(&self.world, &place, &environment);
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
         let knowledge = Knowledge {
-            policy: knows.policy(),
+            policy: policy(knows, &place, &environment)?,
             outputs: is_compiler.then_some(&names[..]),
             modules: knows.modules.as_deref(),
             // A command that printed nothing does not depend on how diagnostics look.
@@ -287,11 +288,13 @@ impl Cache {
 
     fn collect_file(&self, path: &FilePath, role: Option<Role>, knows: &Known) -> Result<(OutputContent, u64), Unkept> {
         let failed = |error| failed(&format!("read {}", path.display()), &error);
-        let mut options = OpenOptions::new();
-        let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(path).map_err(failed)?;
+        let file = open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
-        if role != Some(Role::Dependencies) && knows.bases.is_empty() && size > SMALL {
+        if role != Some(Role::Dependencies) && size > SMALL {
+            if search::holds_any(&file, &names(&knows.bases)).map_err(failed)? {
+                return Err(tells_base(path));
+            }
+            (&file).rewind().map_err(failed)?;
             let digest = self.store.put_file(&file).map_err(failed)?;
             return Ok((OutputContent::Stored(digest), size));
         }
@@ -304,11 +307,44 @@ impl Cache {
             return Ok((OutputContent::Bytes(neutral), size));
         }
         if knows.bases.iter().any(|base| neutral::holds(&bytes, base)) {
-            let words = format!("{} holds the name of the base folder", path.display());
-            return Err(Unkept::new(UnstoredReason::TellsBase, words));
+            return Err(tells_base(path));
         }
         let size = bytes.len() as u64;
         Ok((OutputContent::Bytes(bytes), size))
+    }
+}
+
+fn names(folders: &[Bytes]) -> Vec<&[u8]> {
+    folders.iter().map(Vec::as_slice).collect()
+}
+
+fn tells_base(path: &FilePath) -> Unkept {
+    let words = format!("{} holds the name of the base folder", path.display());
+    Unkept::new(UnstoredReason::TellsBase, words)
+}
+
+/// Opens an output of a command.
+fn open(path: &FilePath) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// What is known about the command, after a look at its output if the command line does not tell enough.
+fn policy(knows: &Known, place: &Place, environment: &Environment) -> Result<Policy, Unkept> {
+    let policy = knows.policy();
+    let named = environment.value(b"PWD");
+    let folders = [Some(place.folder()), named.filter(|named| named.starts_with(b"/"))];
+    let folders: Vec<&[u8]> = folders.into_iter().flatten().collect();
+    let mut main = knows.outputs.iter().filter(|output| output.role == Role::Main);
+    let output = main.next().filter(|_| knows.is_searched && !policy.folder);
+    let Some(output) = output else { return Ok(policy) };
+    let path = place.absolute(&place.path(&Path::here(), &output.path));
+    let path = FilePath::new(OsStr::from_bytes(&path));
+    match open(path).and_then(|file| search::holds_any(file, &folders)) {
+        Ok(folder) => Ok(Policy { folder, ..policy }),
+        // It is missed later.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(policy),
+        Err(error) => Err(failed(&format!("read {}", path.display()), &error)),
     }
 }
 

@@ -100,6 +100,7 @@ fn are_shared(line: &Line, folder: &[u8], bases: &[Bytes]) -> bool {
     };
     let is_left_out = |path: &[u8]| is_mapped(line, Map::Debug, path) && is_mapped(line, Map::Macro, path);
     (0..bases.len()).all(concerns)
+        && !(line.precompiles && paths(line).any(is_inside))
         && bases.iter().all(|base| is_plain(base) && is_target_clear(line, base))
         && maps_are_clear(line, bases)
         && !is_beside(folder, bases)
@@ -172,7 +173,8 @@ fn can_be_shared(line: &Line) -> bool {
     // Not all drivers have mapped the paths that assemblers write. Names are replaced in messages, but not in printed
     // output.
     let is_printed = outputs::prints(line) != Prints::Messages;
-    !(line.language != Language::C || line.tells || line.is_bound() || is_printed)
+    let is_mapped = line.language == Language::C && !line.is_bound() || line.is_header_of_gcc();
+    is_mapped && !line.tells && !is_printed
 }
 
 /// The bases that this command, run in `folder`, shares with others like it, in the order in which they were given.
