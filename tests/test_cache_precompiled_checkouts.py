@@ -1,4 +1,4 @@
-"""Precompiled headers in two checkouts: what one has made is a hit in the other where that is right, and never names the other."""
+"""Precompiled headers in two checkouts: one serves the other where that is right, and is never named there."""
 
 import os
 import pathlib
@@ -83,13 +83,14 @@ class Project:
 		)
 		return done.returncode, done.stdout + done.stderr
 
-	def build(self, checkout: str, cached: bool, options: str = "") -> Made:
+	def build(self, checkout: str, cached: bool, options: str = "", only_user: str = "") -> Made:
 		"""Make the header and use it. gcc is told to complain if it does not."""
 		prefix = [self.lab.wafcc] if cached else []
 		options = f"{self.options} {options}"
 		self.remove(checkout)
 		header = self.run(checkout, self.header, prefix, options)
-		user = self.run(checkout, self.user, prefix, options + (" -Winvalid-pch" if self.cc == "g++" else ""))
+		only_user += " -Winvalid-pch" if self.cc == "g++" else ""
+		user = self.run(checkout, self.user, prefix, f"{options} {only_user}")
 		return Made((header[0], user[0]), (header[1], user[1]), self.look(checkout))
 
 	def remove(self, checkout: str) -> None:
@@ -164,30 +165,12 @@ def test_maps_of_the_user(options: str, lab: Lab) -> None:
 @pytest.mark.parametrize("options", ["-O1", "-g"])
 @pytest.mark.parametrize("env", [{}, SHARED], ids=["plain", "shared"])
 def test_absolute_names_are_in_the_header(options: str, env: Dict[str, str], lab: Lab) -> None:
-	"""g++'s header names its parts as CMake gave them, and no map reaches these names, so each checkout makes its own."""
+	"""g++'s header names its parts as CMake gave them, and no map reaches these names: each checkout makes its own."""
 	project = Project(lab, "g++", "cmake", options, **env)
-	named = project.top(CHECKOUTS[0])
-
-	def maps(checkout: str) -> str:
-		# its user gets a map, and so does not name the header's parts by the checkout
-		return mapped(project, checkout) if env else ""
-
-	header, user = project.header, project.user
-	for checkout in CHECKOUTS:
-		deadline = time.monotonic() + PATIENCE
-		said = ("", "")
-		while said != ("hit", "hit"):
-			assert time.monotonic() < deadline, "it is never a hit"
-			found = project.build(checkout, True)
-			said = tuple(lab.explain(project.top(checkout) / name).split(":")[0] for name in (project.name, "x.o"))
-			if checkout == CHECKOUTS[1]:
-				assert os.fsencode(named) not in found.files["x.o"]
-			project.remove(checkout)
-			project.run(checkout, header, [], options)
-			project.run(checkout, user, [], f"{options} {maps(checkout)} -Winvalid-pch")
-			assert found.files["x.o"] == project.look(checkout)["x.o"], said
-			if checkout == CHECKOUTS[1] and not deadline:
-				assert said == ("miss", "miss")
+	maps = {checkout: mapped(project, checkout) if env else "" for checkout in CHECKOUTS}
+	project.until_hit(CHECKOUTS[0], maps[CHECKOUTS[0]])
+	assert project.verdicts(CHECKOUTS[1], maps[CHECKOUTS[1]]) == ("miss", "miss")
+	project.until_hit(CHECKOUTS[1], maps[CHECKOUTS[1]])
 
 
 def test_a_header_that_names_its_checkout(lab: Lab) -> None:
@@ -256,12 +239,12 @@ def test_a_checkout_that_is_moved(lab: Lab) -> None:
 
 @pytest.mark.parametrize("form", ["option", "include"])
 def test_a_header_that_is_read_once(form: str, lab: Lab) -> None:
-	"""``#pragma once`` and two names of a file: gcc compares the times of copies, which differ between the checkouts."""
+	"""``#pragma once`` and two names of a file: gcc compares the times of copies, which checkouts may differ in."""
 	project = Project(lab, "g++", form)
 	once = "#pragma once\nconst int counted = __COUNTER__;\n"
-	for number, checkout in enumerate(CHECKOUTS):
+	for checkout in CHECKOUTS:
 		for name in ("inc/a.h", "inc/b.h"):
-			path = lab.write(f"{checkout}/{name}", once.replace("counted", "counted"))
+			path = lab.write(f"{checkout}/{name}", once)
 			os.utime(path, (10**9, 10**9))
 		lab.write(f"{checkout}/all.h", '#include "inc/a.h"\n#include "inc/../inc/a.h"\n' + HEADER)
 		source = '#include "inc/b.h"\nint last = __COUNTER__;\n' + SOURCE
@@ -284,14 +267,29 @@ def test_a_header_that_is_read_once(form: str, lab: Lab) -> None:
 def test_clang_writes_the_folder_into_its_header(form: str, options: str, env: Dict[str, str], lab: Lab) -> None:
 	"""So each checkout makes its own, and nothing that comes of it names another checkout."""
 	project = Project(lab, "clang++", form, options, **env)
-	for _ in range(2):
-		for checkout in CHECKOUTS:
-			found = project.build(checkout, True)
-			header = (project.top(checkout) / project.name).read_bytes()
-			other = CHECKOUTS[checkout == CHECKOUTS[0]]
-			for content in (header, *found.files.values()):
-				assert os.fsencode(project.top(other)) not in content
-			assert found.statuses == (0, 0), found.messages
-	if not env:
-		project.until_hit(CHECKOUTS[0])
-		project.same(CHECKOUTS[1])
+	for checkout in (*CHECKOUTS, *CHECKOUTS):
+		# a command that names the folder gets a map
+		own = mapped(project, checkout) if env else ""
+		both, only_user = (own, "") if form == "emit" else ("", own if "-g" in options else "")
+		found = project.build(checkout, True)
+		header = (project.top(checkout) / project.name).read_bytes()
+		for content in (header, *found.files.values()):
+			assert os.fsencode(project.top(CHECKOUTS[checkout == CHECKOUTS[0]])) not in content
+		assert found.statuses == (0, 0), found.messages
+		assert found == project.build(checkout, False, both, only_user)
+	project.build(CHECKOUTS[0], True)
+	assert lab.explain(project.top(CHECKOUTS[0]) / project.name).startswith("hit")
+
+
+@pytest.mark.parametrize("form", ["pch", "emit", "option"])
+def test_clang_in_a_fresh_checkout_at_the_same_place(form: str, lab: Lab) -> None:
+	"""Without times in the header all is a hit, whenever the files were written."""
+	project = Project(lab, "clang++", form, UNTIMED)
+	project.until_hit(CHECKOUTS[0])
+	for name in ("all.h", "inc/deep.h", "src/x.cc"):
+		path = project.top(CHECKOUTS[0]) / name
+		text = path.read_text()
+		path.unlink()
+		lab.write(f"{CHECKOUTS[0]}/{name}", text)
+		os.utime(path, (10**9, 10**9))
+	assert project.verdicts(CHECKOUTS[0]) == ("hit", "hit")

@@ -111,13 +111,17 @@ fn are_shared(line: &Line, folder: &[u8], bases: &[Bytes]) -> bool {
 /// The words with which a command can leave out the names of these folders, if what it makes would tell those names and
 /// cannot be shared without the words. `tells_folder`: it would tell the folder in which it runs.
 ///
+/// A precompiled header that names these folders gets the words, too. It cannot be shared, but what it defines is in the
+/// results of its users.
+///
 /// A folder in another one has the stronger map.
 pub fn missing_maps(line: &Line, folder: &[u8], roots: &[Root], tells_folder: bool) -> Vec<Bytes> {
-    if !can_be_shared(line) || !matches!(line.stage, Stage::Object | Stage::Assembly) {
+    let is_header = line.precompiles && !line.has_others() && !line.tells;
+    if !(is_header || can_be_shared(line)) || !matches!(line.stage, Stage::Object | Stage::Assembly) {
         return Vec::new();
     }
     let folders: Vec<Bytes> = roots.iter().map(|root| root.folder.clone()).collect();
-    let told = tells_folder.then_some(folder);
+    let told = (tells_folder && !is_header).then_some(folder);
     let mut named: Vec<usize> = paths(line)
         .chain(told)
         .filter_map(|path| innermost(path, &folders))
@@ -136,8 +140,18 @@ pub fn missing_maps(line: &Line, folder: &[u8], roots: &[Root], tells_folder: bo
         let bases = bases(&mapped, folder, &folders);
         numbers.iter().all(|number| bases.contains(&folders[*number]))
     };
+    let is_mapped = |number: &usize| {
+        let is_of = |old: &[u8]| innermost(old, &folders).is_some_and(|(known, _)| known == *number);
+        maps(line).any(|(_, map)| old_part(map).is_some_and(is_of))
+    };
     let mut chosen = match with(&named) {
         true => named,
+        // A map would change the name of something else.
+        false if is_header && paths(line).any(|path| is_beside(path, &folders)) => Vec::new(),
+        false if is_header => {
+            named.retain(|number| is_plain(&folders[*number]) && !is_mapped(number));
+            named
+        }
         // Some of them cannot be left out.
         false => named.iter().fold(Vec::new(), |mut chosen, number| {
             chosen.push(*number);
@@ -272,6 +286,17 @@ mod tests {
             ("-c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], ""),
             ("-g -c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], "/b=.2"),
             ("-flto -c /a/x.c", "/b", &["/a"], ""),
+            ("-x c-header /a/x.h", "/a", &["/a"], "/a=."),
+            (
+                "-g -x c-header -include /a/x.h /b/x.c",
+                "/a",
+                &["/a", "/b"],
+                "/a=. /b=.2",
+            ),
+            ("-x c-header -ffile-prefix-map=/a=A /a/x.h", "/a", &["/a"], ""),
+            ("-x c-header -I/ab /a/x.h", "/a", &["/a"], ""),
+            ("-g -x c-header x.h", "/a", &["/a"], ""),
+            ("-flto -x c-header /a/x.h", "/a", &["/a"], ""),
             ("-c /a_b/x.c", "/b", &["/a b"], "/a b=."),
             ("-c -MD -MT x.o /a_b/x.c", "/b", &["/a b"], "/a b=."),
             ("-c -MD -MT /a_b/x.o /a_b/x.c", "/b", &["/a b"], ""),
