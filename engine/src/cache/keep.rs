@@ -24,7 +24,7 @@ use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::driver_model::DriverPrediction;
-use crate::facts::environment::{Environment, TERMINAL};
+use crate::facts::environment::{Environment, BASES, TERMINAL};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::path::{Path, Place};
 use crate::facts::status::Stamp;
@@ -154,8 +154,11 @@ impl Cache {
         let environment = question.variables(knows);
         let mut view = View::new(&self.world, &place, &environment);
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
+        let named = Named::find(knows, &place, &environment)?;
+        let policy = knows.policy();
+        let folder = policy.folder || named.folder;
         let knowledge = Knowledge {
-            policy: policy(knows, &place, &environment)?,
+            policy: Policy { folder, ..policy },
             outputs: is_compiler.then_some(&names[..]),
             modules: knows.modules.as_deref(),
             // A command that printed nothing does not depend on how diagnostics look.
@@ -168,10 +171,11 @@ impl Cache {
         }
         let found = understand(&ended.accesses, &knowledge, &mut view);
         let mut found = found.map_err(|obstacle| Unkept::new(obstacle.kind(), obstacle.to_string()))?;
-        if !is_silent {
+        let variables = [(!is_silent, TERMINAL), (named.base, BASES)];
+        for (_, name) in variables.into_iter().filter(|(counts, _)| *counts) {
             found.facts.push(Fact::Variable {
-                name: TERMINAL.to_vec(),
-                value: environment.value(TERMINAL).map(<[u8]>::to_vec),
+                name: name.to_vec(),
+                value: environment.value(name).map(<[u8]>::to_vec),
             });
         }
         if !is_compiler {
@@ -291,7 +295,7 @@ impl Cache {
         let file = open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
         if role != Some(Role::Dependencies) && size > SMALL {
-            if search::holds_any(&file, &names(&knows.bases)).map_err(failed)? {
+            if !knows.is_searched && search::holds_any(&file, &names(&knows.bases)).map_err(failed)? {
                 return Err(tells_base(path));
             }
             (&file).rewind().map_err(failed)?;
@@ -306,7 +310,7 @@ impl Cache {
             })?;
             return Ok((OutputContent::Bytes(neutral), size));
         }
-        if knows.bases.iter().any(|base| neutral::holds(&bytes, base)) {
+        if !knows.is_searched && knows.bases.iter().any(|base| neutral::holds(&bytes, base)) {
             return Err(tells_base(path));
         }
         let size = bytes.len() as u64;
@@ -329,22 +333,35 @@ fn open(path: &FilePath) -> io::Result<File> {
     options.read(true).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// What is known about the command, after a look at its output if the command line does not tell enough.
-fn policy(knows: &Known, place: &Place, environment: &Environment) -> Result<Policy, Unkept> {
-    let policy = knows.policy();
-    let named = environment.value(b"PWD");
-    let folders = [Some(place.folder()), named.filter(|named| named.starts_with(b"/"))];
-    let folders: Vec<&[u8]> = folders.into_iter().flatten().collect();
-    let mut main = knows.outputs.iter().filter(|output| output.role == Role::Main);
-    let output = main.next().filter(|_| knows.is_searched && !policy.folder);
-    let Some(output) = output else { return Ok(policy) };
-    let path = place.absolute(&place.path(&Path::here(), &output.path));
-    let path = FilePath::new(OsStr::from_bytes(&path));
-    match open(path).and_then(|file| search::holds_any(file, &folders)) {
-        Ok(folder) => Ok(Policy { folder, ..policy }),
-        // It is missed later.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(policy),
-        Err(error) => Err(failed(&format!("read {}", path.display()), &error)),
+/// What a look at the output of a command says, if the command line does not tell enough.
+#[derive(Default)]
+struct Named {
+    /// The output contains the name of the command's folder.
+    folder: bool,
+    /// It contains that of a base.
+    base: bool,
+}
+
+impl Named {
+    fn find(knows: &Known, place: &Place, environment: &Environment) -> Result<Named, Unkept> {
+        let mut main = knows.outputs.iter().filter(|output| output.role == Role::Main);
+        let Some(output) = main.next().filter(|_| knows.is_searched) else {
+            return Ok(Named::default());
+        };
+        let asked = environment.value(b"PWD").filter(|asked| asked.starts_with(b"/"));
+        let folders: Vec<&[u8]> = [Some(place.folder()), asked].into_iter().flatten().collect();
+        let path = place.absolute(&place.path(&Path::here(), &output.path));
+        let path = FilePath::new(OsStr::from_bytes(&path));
+        let holds = |names: &[&[u8]]| match open(path).and_then(|file| search::holds_any(file, names)) {
+            Ok(found) => Ok(found),
+            // It is missed later.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(&format!("read {}", path.display()), &error)),
+        };
+        Ok(Named {
+            folder: holds(&folders)?,
+            base: holds(&names(&knows.bases))?,
+        })
     }
 }
 
