@@ -253,19 +253,24 @@ def test_parts_of_a_header_without_times_are_touched(lab: Lab) -> None:
 def test_parts_of_a_header_without_times_are_edited(lab: Lab) -> None:
 	"""clang then compares sizes only: it refuses the old header, or uses it, and so does wafcc."""
 	project = Untimed(lab)
+	lab.write("apart.h", "#define APART 1\n")  # its size is all that the user asks for
+	lab.write("p.h", '#include "deep.h"\n#include "apart.h"\n#define P 1\n')
 	project.until_header_hit()
 	project.until_hit()
-	lab.write("deep.h", "#define DEEP 20\n")  # of the same size
-	assert project.same().startswith("miss")
-	project.until_hit()
-	lab.write("deep.h", "#define DEEP 200\n")
-	failed = project.compile(True)
-	assert failed == project.compile(False) and failed.status == 1
-	lab.write("deep.h", "#define DEEP 10\n")
-	assert project.same().startswith("hit")
-	(lab.folder / "deep.h").unlink()
-	failed = project.compile(True)
-	assert failed == project.compile(False) and failed.status == 1
+	for name in ("deep.h", "apart.h"):
+		text = (lab.folder / name).read_text()
+		lab.write(name, text.replace("1", "2"))
+		project.same()
+		project.until_hit()
+		lab.write(name, text.replace("1", "100"))
+		failed = project.compile(True)
+		assert failed == project.compile(False) and failed.status == 1, name
+		lab.write(name, text)
+		assert project.same().startswith("hit"), name
+		(lab.folder / name).unlink()
+		failed = project.compile(True)
+		assert failed == project.compile(False) and failed.status == 1, name
+		lab.write(name, text)
 
 
 def test_times_of_1970_are_times(lab: Lab) -> None:
@@ -284,21 +289,25 @@ def test_times_of_1970_are_times(lab: Lab) -> None:
 	assert failed == project.compile(False)
 
 
-def test_a_header_upon_another_one(lab: Lab) -> None:
-	"""clang's header can go on from another header. Both count for their user."""
+@pytest.mark.parametrize("upper", [UNTIMED, []], ids=["upper untimed", "upper timed"])
+@pytest.mark.parametrize("lower", [UNTIMED, []], ids=["lower untimed", "lower timed"])
+def test_a_header_upon_another_one(lower: List[str], upper: List[str], lab: Lab) -> None:
+	"""clang's header can go on from another header. Both count for their user, and either may hold times."""
 	project = Untimed(lab)
+	project.options = lower
 	lab.write("more.h", "#define MORE 5\n")
 	lab.write("x.c", "int f = P + DEEP + MORE;\n")
 	project.source = ["-c", "x.c", "-o", "x.o", "-include-pch", "more.pch"]
-	more = [*UNTIMED, "-x", "c-header", "-include-pch", project.name, "more.h", "-o", "more.pch"]
+	more = [*upper, "-x", "c-header", "-include-pch", project.name, "more.h", "-o", "more.pch"]
 	for edit in ("", "deep.h", "more.h"):
 		if edit:
 			lab.write(edit, (lab.folder / edit).read_text().replace("0", "1").replace("5", "6"))
 		project.make_header(True)
 		project.run(True, *more)
 		project.until_hit()
-		project.touch("deep.h", 10**9 + len(edit))
-		project.same()
+		for name in ("more.h", "deep.h"):
+			project.touch(name, 10**9 + len(edit))
+			assert project.compile(True) == project.compile(False), name
 
 
 def test_a_header_that_says_once(lab: Lab) -> None:

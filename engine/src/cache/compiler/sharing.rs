@@ -306,6 +306,28 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_gcc_with_relative_names_is_shared_and_no_other_one() {
+        let shared = |words: &str| {
+            let words = format!("-g -x c-header -ffile-prefix-map=/a=. {words}");
+            !bases(&line(&words), b"/a", &[b"/a".to_vec()]).is_empty()
+        };
+        assert!(shared("-Iinc x.h"));
+        assert!(shared("-MD -MF /a/x.d -o /a/x.h.gch -I/b x.h"));
+        for words in [
+            "/a/x.h",
+            "-I/a/inc x.h",
+            "-include /a/x.h y.h",
+            "--coverage x.h",
+            "-flto x.h",
+        ] {
+            assert!(!shared(words), "{words}");
+        }
+        let words = [&b"-x"[..], b"c-header", b"-ffile-prefix-map=/a=.", b"x.h"].map(<[u8]>::to_vec);
+        let of_clang = Line::read(Compiler::Clang, &words).unwrap();
+        assert!(bases(&of_clang, b"/a", &[b"/a".to_vec()]).is_empty());
+    }
+
+    #[test]
     fn a_path_that_only_begins_with_the_name_of_a_base_would_be_changed_by_its_map() {
         assert_eq!(added("-c -I/a/inc /a/x.c", "/b", &["/a"]), "/a=.");
         assert_eq!(added("-c -I/ab/inc /a/x.c", "/b", &["/a"]), "");
