@@ -63,6 +63,16 @@ enum Layout {
     Blob,
 }
 
+impl Layout {
+    fn has_bits(self) -> bool {
+        match self {
+            Layout::Fixed(width) | Layout::Variable(width) => width > 0,
+            Layout::Character => true,
+            Layout::Literal(_) | Layout::Array | Layout::Blob => false,
+        }
+    }
+}
+
 struct Reader<'a> {
     bytes: &'a [u8],
     /// In bits.
@@ -158,7 +168,8 @@ impl Reader<'_> {
         while let Some(part) = parts.next() {
             match part {
                 Layout::Array => {
-                    let element = parts.next()?;
+                    // Others take no room in the file, and their number could be any.
+                    let element = parts.next().filter(|element| element.has_bits())?;
                     for _ in 0..self.variable(6)? {
                         record.push(self.number(*element)?);
                     }
@@ -314,6 +325,39 @@ mod tests {
             assert!(holds_times(&whole[..length]), "{length}");
         }
         assert!(holds_times(b"gpch"));
+    }
+
+    #[test]
+    fn an_endless_record_in_a_short_file_is_refused() {
+        let mut writer = Writer::default();
+        writer.block(2, CONTROL_BLOCK, |control| {
+            control.fixed(DEFINES, 4);
+            control.variable(2, 5);
+            control.fixed(3 << 1, 4); // an array
+            control.fixed(1, 1); // of a literal
+            control.variable(7, 8);
+            control.fixed(4, 4);
+            control.variable(u64::MAX >> 1, 6);
+        });
+        assert!(holds_times(&writer.bytes()));
+        // Random bytes end, whatever they say.
+        let mut state = 5u64;
+        let mut below = |limit: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % limit
+        };
+        for _ in 0..2000 {
+            let noise: Vec<u8> = (0..200).map(|_| below(256) as u8).collect();
+            holds_times(&[b"CPCH\x01\x00", &noise[..]].concat());
+            let mut damaged = header(&[15, 0, 14, 0, 0, 0, 0], &[0, 0]);
+            let at = below(damaged.len());
+            damaged[at] ^= 1 << below(8);
+            holds_times(&damaged);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_stream_may_hold_times() {
         assert!(holds_times(&[b"CPCH".as_slice(), &[0xff; 400]].concat()));
     }
 }
