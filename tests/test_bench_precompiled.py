@@ -110,7 +110,11 @@ SMALL = {
 @pytest.mark.timeout(PATIENCE + 60)
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_campaign(tmp_path: pathlib.Path, project: Any, engine: str, compiler: str) -> None:
-	"""The header and its users are hits in the same folder. All objects are equal, and nothing is left."""
+	"""
+	The header and its users are hits in the same folder, and with g++ in another checkout, if they have relative names.
+
+	All objects are equal, and nothing is left.
+	"""
 	need(compiler, "ninja", "ccache")
 	names = ("ninja", "ninja+ccache", "ninja+wafcc", "waf+wafcc")
 	words = [
@@ -131,6 +135,9 @@ def test_campaign(tmp_path: pathlib.Path, project: Any, engine: str, compiler: s
 	for name in names[1:]:
 		assert (hits[name]["cold"], hits[name]["warm"]) == (0, 100), name
 	assert hits["ninja"]["warm"] is None
+	# clang's header names its folder, and Waf's tool gives absolute names
+	assert hits["ninja+wafcc"]["other checkout"] == (100 if compiler == "g++" else 0)
+	assert hits["waf+wafcc"]["other checkout"] == 0
 	shares = {run["part"]: run["values"]["of cold"] for run in done.record["runs"] if run["contender"] == "ninja"}
 	assert list(shares) == list(precompiled.PARTS) and shares["cold"] == 100
 	assert done.left == [] and list(done.work.iterdir()) == []

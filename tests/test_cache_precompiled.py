@@ -220,3 +220,109 @@ def count(lab: Lab) -> int:
 		[lab.wafcc, "--show-stats", "--json"], env=lab.environ, stdout=subprocess.PIPE, timeout=PATIENCE, check=True
 	)
 	return int(json.loads(done.stdout)["hits"])
+
+
+UNTIMED = ["-Xclang", "-fno-pch-timestamp"]
+
+
+class Untimed(Project):
+	"""clang's header without the times of its parts."""
+
+	def __init__(self, lab: Lab) -> None:
+		if not shutil.which("clang"):
+			pytest.skip("needs clang")
+		super().__init__(lab, "clang", "option")
+		self.options = UNTIMED
+		self.source = ["-c", "x.c", "-o", "x.o", "-include-pch", self.name]
+
+	def touch(self, name: str, second: int) -> None:
+		os.utime(self.lab.folder / name, (second, second))
+
+
+def test_parts_of_a_header_without_times_are_touched(lab: Lab) -> None:
+	"""Neither the header nor its user depends on when the parts were written, as in a fresh checkout."""
+	project = Untimed(lab)
+	project.until_header_hit()
+	project.until_hit()
+	for name in ("p.h", "deep.h", "x.c"):
+		project.touch(name, 10**9)
+	project.until_header_hit()
+	assert project.same().startswith("hit")
+
+
+def test_parts_of_a_header_without_times_are_edited(lab: Lab) -> None:
+	"""clang then compares sizes only: it refuses the old header, or uses it, and so does wafcc."""
+	project = Untimed(lab)
+	lab.write("apart.h", "#define APART 1\n")  # its size is all that the user asks for
+	lab.write("p.h", '#include "deep.h"\n#include "apart.h"\n#define P 1\n')
+	project.until_header_hit()
+	project.until_hit()
+	for name in ("deep.h", "apart.h"):
+		text = (lab.folder / name).read_text()
+		lab.write(name, text.replace("1", "2"))
+		project.same()
+		project.until_hit()
+		lab.write(name, text.replace("1", "100"))
+		failed = project.compile(True)
+		assert failed == project.compile(False) and failed.status == 1, name
+		lab.write(name, text)
+		assert project.same().startswith("hit"), name
+		(lab.folder / name).unlink()
+		failed = project.compile(True)
+		assert failed == project.compile(False) and failed.status == 1, name
+		lab.write(name, text)
+
+
+def test_times_of_1970_are_times(lab: Lab) -> None:
+	"""A header with times may be of parts that were all written at the time zero, which is like none in it."""
+	project = Untimed(lab)
+	project.options = []
+	for second in (0, 10**9):
+		for name in ("p.h", "deep.h"):
+			project.touch(name, second)
+		project.until_header_hit()
+		project.until_hit()
+	lab.write("x.c", '#include "deep.h"\nint f = P + DEEP;\n')
+	project.same()
+	project.touch("deep.h", 0)
+	failed = project.compile(True)
+	assert failed == project.compile(False)
+
+
+@pytest.mark.parametrize("upper", [UNTIMED, []], ids=["upper untimed", "upper timed"])
+@pytest.mark.parametrize("lower", [UNTIMED, []], ids=["lower untimed", "lower timed"])
+def test_a_header_upon_another_one(lower: List[str], upper: List[str], lab: Lab) -> None:
+	"""clang's header can go on from another header. Both count for their user, and either may hold times."""
+	project = Untimed(lab)
+	project.options = lower
+	lab.write("more.h", "#define MORE 5\n")
+	lab.write("x.c", "int f = P + DEEP + MORE;\n")
+	project.source = ["-c", "x.c", "-o", "x.o", "-include-pch", "more.pch"]
+	more = [*upper, "-x", "c-header", "-include-pch", project.name, "more.h", "-o", "more.pch"]
+	for edit in ("", "deep.h", "more.h"):
+		if edit:
+			lab.write(edit, (lab.folder / edit).read_text().replace("0", "1").replace("5", "6"))
+		project.make_header(True)
+		project.run(True, *more)
+		project.until_hit()
+		for name in ("more.h", "deep.h"):
+			project.touch(name, 10**9 + len(edit))
+			assert project.compile(True) == project.compile(False), name
+
+
+def test_a_header_that_says_once(lab: Lab) -> None:
+	"""A part with ``#pragma once`` is included by another name, too: it is read again, or not, as without wafcc."""
+	project = Untimed(lab)
+	lab.write("deep.h", "#pragma once\n#define DEEP 10\nstatic const int counted = __COUNTER__;\n")
+	(lab.folder / "sub").mkdir()
+	for name in ("./deep.h", "sub/../deep.h", "copy.h", "link.h"):
+		lab.write("x.c", f'#include "{name}"\nint f = P + DEEP, last = __COUNTER__;\n')
+		lab.write("copy.h", (lab.folder / "deep.h").read_text().replace("counted", "copied"))
+		if name == "link.h":
+			(lab.folder / name).symlink_to("deep.h")
+		project.until_header_hit()
+		project.until_hit()
+		project.touch("deep.h", 10**9)
+		project.touch("copy.h", 10**9)
+		project.until_header_hit()
+		project.same()

@@ -4,6 +4,7 @@ from typing import Dict, List, Optional, Type
 
 from hunt import Mistake
 
+from .headers import Precompiled
 from .kind import Kind
 from .places import Libraries, Links, Processors
 from .roots import Checkouts
@@ -11,7 +12,7 @@ from .wrappers import Helpers, Parts, Wrappers
 
 COMPILES = "compiles"
 KINDS: Dict[str, Type[Kind]] = {
-	kind.name: kind for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors, Checkouts)
+	kind.name: kind for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors, Checkouts, Precompiled)
 }
 
 

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
@@ -19,16 +19,17 @@ use super::compiler::outputs::{Prints, Role};
 use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::store::{EntryRef, Parcel};
-use super::story::{understand, Knowledge, Made};
+use super::story::{understand, Knowledge, Made, Policy};
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::driver_model::DriverPrediction;
-use crate::facts::environment::TERMINAL;
+use crate::facts::environment::{Environment, BASES, TERMINAL};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::path::{Path, Place};
 use crate::facts::status::Stamp;
 use crate::facts::world::View;
+use crate::files::search;
 use crate::observe::access::{Access, Bytes, What};
 use crate::wire::{Unkept, UnstoredReason};
 
@@ -153,8 +154,11 @@ impl Cache {
         let environment = question.variables(knows);
         let mut view = View::new(&self.world, &place, &environment);
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
+        let named = Named::find(knows, &place, &environment)?;
+        let policy = knows.policy();
+        let folder = policy.folder || named.folder;
         let knowledge = Knowledge {
-            policy: knows.policy(),
+            policy: Policy { folder, ..policy },
             outputs: is_compiler.then_some(&names[..]),
             modules: knows.modules.as_deref(),
             // A command that printed nothing does not depend on how diagnostics look.
@@ -167,10 +171,11 @@ impl Cache {
         }
         let found = understand(&ended.accesses, &knowledge, &mut view);
         let mut found = found.map_err(|obstacle| Unkept::new(obstacle.kind(), obstacle.to_string()))?;
-        if !is_silent {
+        let variables = [(!is_silent, TERMINAL), (named.base, BASES)];
+        for (_, name) in variables.into_iter().filter(|(counts, _)| *counts) {
             found.facts.push(Fact::Variable {
-                name: TERMINAL.to_vec(),
-                value: environment.value(TERMINAL).map(<[u8]>::to_vec),
+                name: name.to_vec(),
+                value: environment.value(name).map(<[u8]>::to_vec),
             });
         }
         if !is_compiler {
@@ -287,11 +292,13 @@ impl Cache {
 
     fn collect_file(&self, path: &FilePath, role: Option<Role>, knows: &Known) -> Result<(OutputContent, u64), Unkept> {
         let failed = |error| failed(&format!("read {}", path.display()), &error);
-        let mut options = OpenOptions::new();
-        let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(path).map_err(failed)?;
+        let file = open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
-        if role != Some(Role::Dependencies) && knows.bases.is_empty() && size > SMALL {
+        if role != Some(Role::Dependencies) && size > SMALL {
+            if !knows.is_searched && search::holds_any(&file, &names(&knows.bases)).map_err(failed)? {
+                return Err(tells_base(path));
+            }
+            (&file).rewind().map_err(failed)?;
             let digest = self.store.put_file(&file).map_err(failed)?;
             return Ok((OutputContent::Stored(digest), size));
         }
@@ -303,12 +310,58 @@ impl Cache {
             })?;
             return Ok((OutputContent::Bytes(neutral), size));
         }
-        if knows.bases.iter().any(|base| neutral::holds(&bytes, base)) {
-            let words = format!("{} holds the name of the base folder", path.display());
-            return Err(Unkept::new(UnstoredReason::TellsBase, words));
+        if !knows.is_searched && knows.bases.iter().any(|base| neutral::holds(&bytes, base)) {
+            return Err(tells_base(path));
         }
         let size = bytes.len() as u64;
         Ok((OutputContent::Bytes(bytes), size))
+    }
+}
+
+fn names(folders: &[Bytes]) -> Vec<&[u8]> {
+    folders.iter().map(Vec::as_slice).collect()
+}
+
+fn tells_base(path: &FilePath) -> Unkept {
+    let words = format!("{} holds the name of the base folder", path.display());
+    Unkept::new(UnstoredReason::TellsBase, words)
+}
+
+/// Opens an output of a command.
+fn open(path: &FilePath) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// What a look at the output of a command says, if the command line does not tell enough.
+#[derive(Default)]
+struct Named {
+    /// The output contains the name of the command's folder.
+    folder: bool,
+    /// It contains that of a base.
+    base: bool,
+}
+
+impl Named {
+    fn find(knows: &Known, place: &Place, environment: &Environment) -> Result<Named, Unkept> {
+        let mut main = knows.outputs.iter().filter(|output| output.role == Role::Main);
+        let Some(output) = main.next().filter(|_| knows.is_searched) else {
+            return Ok(Named::default());
+        };
+        let asked = environment.value(b"PWD").filter(|asked| asked.starts_with(b"/"));
+        let folders: Vec<&[u8]> = [Some(place.folder()), asked].into_iter().flatten().collect();
+        let path = place.absolute(&place.path(&Path::here(), &output.path));
+        let path = FilePath::new(OsStr::from_bytes(&path));
+        let holds = |names: &[&[u8]]| match open(path).and_then(|file| search::holds_any(file, names)) {
+            Ok(found) => Ok(found),
+            // It is missed later.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(&format!("read {}", path.display()), &error)),
+        };
+        Ok(Named {
+            folder: holds(&folders)?,
+            base: holds(&names(&knows.bases))?,
+        })
     }
 }
 

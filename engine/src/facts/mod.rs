@@ -12,6 +12,7 @@ pub mod input;
 pub mod instructions;
 pub mod listing;
 pub mod path;
+pub mod precompiled;
 pub mod processor;
 pub mod progress;
 pub mod recent;

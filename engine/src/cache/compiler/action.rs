@@ -101,6 +101,8 @@ pub struct Knowledge {
     pub asks_processor: bool,
     /// A line for a shell that asks for the number of a process.
     pub asks_number: bool,
+    /// Its output should not contain the name of its folder. This is not certain, so the output is searched for it.
+    pub is_searched: bool,
     /// The name of the main output in its dependency file. The key leaves it out.
     pub target: Option<Bytes>,
     /// The output that a command declares which is cached by its facts: a link's, by `-o`.
@@ -196,6 +198,7 @@ impl Action {
                 statuses: statuses(call, compiler, rules, &argv, &reason),
                 asks_processor: asks_processor(call),
                 asks_number: argv.iter().any(|word| asks_number(word)),
+                is_searched: false,
                 target: None,
                 declared: compiler.and_then(|compiler| {
                     let read = |name: &[u8]| call.read(name);
@@ -227,6 +230,7 @@ impl Action {
                 is_shell: false,
                 asks_number: false,
                 asks_processor: line.words.iter().any(Word::asks_processor),
+                is_searched: line.is_header_of_gcc(),
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,
@@ -388,17 +392,32 @@ fn writes_times(line: &Line) -> bool {
     line.compiler == Compiler::Clang && line.precompiles && line.stage == Stage::Object && !is_told
 }
 
-/// Debug information, coverage and profiles contain the folder. Other outputs with relative paths do not.
+/// Debug information, coverage and profiles contain the folder. Other outputs with relative paths do not. gcc adds it to
+/// debug information at the end of a compile, so that its precompiled headers do not contain it.
 fn tells_folder(line: &Line) -> bool {
+    let shown = line
+        .words
+        .iter()
+        .filter(|word| (&word.option[..], &word.operand[..]) != (b"-g", b"0"));
+    let mut words = shown.flat_map(|word| [&word.option[..], &word.operand]);
+    if line.is_header_of_gcc() {
+        return line.tells || words.any(is_about_runs);
+    }
     let is_known = line.stage != Stage::Preprocess;
-    let mut words = line.words.iter().flat_map(|word| [&word.option, &word.operand]);
-    line.tells || line.is_bound() || !is_known || words.any(|word| is_about_folders(word))
+    line.tells || line.is_bound() || !is_known || words.any(|word| is_about_debugging(word) || is_about_runs(word))
 }
 
-fn is_about_folders(word: &[u8]) -> bool {
-    const PARTS: [&[u8]; 4] = [b"debug", b"coverage", b"profile", b"working-directory"];
+fn is_about_debugging(word: &[u8]) -> bool {
+    word.starts_with(b"-g") || is_about(word, &[b"debug"])
+}
+
+fn is_about_runs(word: &[u8]) -> bool {
+    is_about(word, &[b"coverage", b"profile", b"working-directory"])
+}
+
+fn is_about(word: &[u8], parts: &[&[u8]]) -> bool {
     let holds = |part: &&[u8]| word.windows(part.len()).any(|window| window == *part);
-    word.starts_with(b"-g") && word != b"-g0" || word.starts_with(b"-") && PARTS.iter().any(holds)
+    word.starts_with(b"-") && parts.iter().any(holds)
 }
 
 /// The name of the main output in a dependency file, if the command does not name another.

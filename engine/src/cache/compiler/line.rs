@@ -168,7 +168,18 @@ impl Line {
 
     /// Whether the content of an output may depend on the name of the main one.
     pub fn is_bound(&self) -> bool {
-        self.binds || self.precompiles || self.temporaries.is_some() || !self.sides.is_empty() || !self.named.is_empty()
+        self.precompiles || self.has_others()
+    }
+
+    /// Whether it makes more than one output and its dependencies, or an output that contains its own name.
+    pub fn has_others(&self) -> bool {
+        self.binds || self.temporaries.is_some() || !self.sides.is_empty() || !self.named.is_empty()
+    }
+
+    /// Whether it makes a precompiled header of gcc, and nothing else. gcc writes its memory into it, without the name of
+    /// the folder, and names files as the command line and the sources name them: prefix maps do not reach these names.
+    pub fn is_header_of_gcc(&self) -> bool {
+        self.compiler == Compiler::Gcc && self.precompiles && self.stage == Stage::Object && !self.has_others()
     }
 }
 

@@ -100,6 +100,7 @@ fn are_shared(line: &Line, folder: &[u8], bases: &[Bytes]) -> bool {
     };
     let is_left_out = |path: &[u8]| is_mapped(line, Map::Debug, path) && is_mapped(line, Map::Macro, path);
     (0..bases.len()).all(concerns)
+        && !(line.precompiles && paths(line).any(is_inside))
         && bases.iter().all(|base| is_plain(base) && is_target_clear(line, base))
         && maps_are_clear(line, bases)
         && !is_beside(folder, bases)
@@ -110,13 +111,17 @@ fn are_shared(line: &Line, folder: &[u8], bases: &[Bytes]) -> bool {
 /// The words with which a command can leave out the names of these folders, if what it makes would tell those names and
 /// cannot be shared without the words. `tells_folder`: it would tell the folder in which it runs.
 ///
+/// A precompiled header that names these folders gets the words, too. It cannot be shared, but what it defines is in the
+/// results of its users.
+///
 /// A folder in another one has the stronger map.
 pub fn missing_maps(line: &Line, folder: &[u8], roots: &[Root], tells_folder: bool) -> Vec<Bytes> {
-    if !can_be_shared(line) || !matches!(line.stage, Stage::Object | Stage::Assembly) {
+    let is_header = line.precompiles && !line.has_others() && !line.tells;
+    if !(is_header || can_be_shared(line)) || !matches!(line.stage, Stage::Object | Stage::Assembly) {
         return Vec::new();
     }
     let folders: Vec<Bytes> = roots.iter().map(|root| root.folder.clone()).collect();
-    let told = tells_folder.then_some(folder);
+    let told = (tells_folder && !is_header).then_some(folder);
     let mut named: Vec<usize> = paths(line)
         .chain(told)
         .filter_map(|path| innermost(path, &folders))
@@ -135,8 +140,18 @@ pub fn missing_maps(line: &Line, folder: &[u8], roots: &[Root], tells_folder: bo
         let bases = bases(&mapped, folder, &folders);
         numbers.iter().all(|number| bases.contains(&folders[*number]))
     };
+    let is_mapped = |number: &usize| {
+        let is_of = |old: &[u8]| innermost(old, &folders).is_some_and(|(known, _)| known == *number);
+        maps(line).any(|(_, map)| old_part(map).is_some_and(is_of))
+    };
     let mut chosen = match with(&named) {
         true => named,
+        // A map would change the name of something else.
+        false if is_header && paths(line).any(|path| is_beside(path, &folders)) => Vec::new(),
+        false if is_header => {
+            named.retain(|number| is_plain(&folders[*number]) && !is_mapped(number));
+            named
+        }
         // Some of them cannot be left out.
         false => named.iter().fold(Vec::new(), |mut chosen, number| {
             chosen.push(*number);
@@ -172,7 +187,8 @@ fn can_be_shared(line: &Line) -> bool {
     // Not all drivers have mapped the paths that assemblers write. Names are replaced in messages, but not in printed
     // output.
     let is_printed = outputs::prints(line) != Prints::Messages;
-    !(line.language != Language::C || line.tells || line.is_bound() || is_printed)
+    let is_mapped = line.language == Language::C && !line.is_bound() || line.is_header_of_gcc();
+    is_mapped && !line.tells && !is_printed
 }
 
 /// The bases that this command, run in `folder`, shares with others like it, in the order in which they were given.
@@ -270,12 +286,45 @@ mod tests {
             ("-c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], ""),
             ("-g -c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], "/b=.2"),
             ("-flto -c /a/x.c", "/b", &["/a"], ""),
+            ("-x c-header /a/x.h", "/a", &["/a"], "/a=."),
+            (
+                "-g -x c-header -include /a/x.h /b/x.c",
+                "/a",
+                &["/a", "/b"],
+                "/a=. /b=.2",
+            ),
+            ("-x c-header -ffile-prefix-map=/a=A /a/x.h", "/a", &["/a"], ""),
+            ("-x c-header -I/ab /a/x.h", "/a", &["/a"], ""),
+            ("-g -x c-header x.h", "/a", &["/a"], ""),
+            ("-flto -x c-header /a/x.h", "/a", &["/a"], ""),
             ("-c /a_b/x.c", "/b", &["/a b"], "/a b=."),
             ("-c -MD -MT x.o /a_b/x.c", "/b", &["/a b"], "/a b=."),
             ("-c -MD -MT /a_b/x.o /a_b/x.c", "/b", &["/a b"], ""),
         ] {
             assert_eq!(added(words, folder, folders), expected, "{words} in {folder}");
         }
+    }
+
+    #[test]
+    fn a_header_of_gcc_with_relative_names_is_shared_and_no_other_one() {
+        let shared = |words: &str| {
+            let words = format!("-g -x c-header -ffile-prefix-map=/a=. {words}");
+            !bases(&line(&words), b"/a", &[b"/a".to_vec()]).is_empty()
+        };
+        assert!(shared("-Iinc x.h"));
+        assert!(shared("-MD -MF /a/x.d -o /a/x.h.gch -I/b x.h"));
+        for words in [
+            "/a/x.h",
+            "-I/a/inc x.h",
+            "-include /a/x.h y.h",
+            "--coverage x.h",
+            "-flto x.h",
+        ] {
+            assert!(!shared(words), "{words}");
+        }
+        let words = [&b"-x"[..], b"c-header", b"-ffile-prefix-map=/a=.", b"x.h"].map(<[u8]>::to_vec);
+        let of_clang = Line::read(Compiler::Clang, &words).unwrap();
+        assert!(bases(&of_clang, b"/a", &[b"/a".to_vec()]).is_empty());
     }
 
     #[test]

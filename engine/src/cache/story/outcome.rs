@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
-use memchr::memmem;
 use rustix::io::Errno;
 
 use super::obstacle::Obstacle;
@@ -18,15 +17,16 @@ use crate::facts::file_view::status_of_name;
 use crate::facts::input::Input;
 use crate::facts::instructions::Findings;
 use crate::facts::path::{is_beside, split, Path, Root};
+use crate::facts::precompiled;
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;
-use crate::files::regular;
+use crate::files::{regular, search};
 use crate::observe::access::{identity_of_text, Bytes};
 use crate::observe::known_programs::{Seeds, OWN_CALLS};
 
-/// Larger sources are not searched for the base folder's name.
-const LONGEST_SOURCE: u64 = 64 << 20;
+/// The names of some ten thousand parts are at the start of a precompiled header.
+const LONGEST_START: u64 = 16 << 20;
 
 impl Analysis<'_, '_, '_> {
     pub(super) fn end(mut self) -> Result<Dependence, Obstacle> {
@@ -55,7 +55,10 @@ impl Analysis<'_, '_, '_> {
         if self.compares_times(&observations) {
             self.add_statuses(&mut facts, None)?;
         } else if self.statuses_count(&observations) {
-            self.add_statuses(&mut facts, self.only_header(&observations).as_ref())?;
+            match self.only_header(&observations) {
+                Some(header) if !holds_times(&self.view.place.absolute(&header)) => self.add_contents(&mut facts)?,
+                header => self.add_statuses(&mut facts, header.as_ref())?,
+            }
         }
         let twins = if self.some_compile { files } else { BTreeMap::new() };
         for paths in twins.values() {
@@ -383,6 +386,20 @@ impl Analysis<'_, '_, '_> {
         Ok(())
     }
 
+    /// The contents of all files that a compiler has looked at. They tell the sizes, which clang compares with those in a
+    /// precompiled header without times.
+    fn add_contents(&mut self, facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
+        let looked_at = |fact: &Fact| match fact {
+            Fact::There { path, kind, .. } if kind.is_plain() => Some(path.clone()),
+            _ => None,
+        };
+        let paths: Vec<Path> = facts.iter().filter_map(looked_at).collect();
+        for path in paths {
+            facts.extend(self.file(path, How::Read)?);
+        }
+        Ok(())
+    }
+
     /// Compilers read a file once if the file says so, or if they have read it under another name.
     fn add_twins(&mut self, paths: &[Path], facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
         if let [first, _, ..] = paths {
@@ -408,10 +425,7 @@ impl Analysis<'_, '_, '_> {
             return false;
         }
         let mut sources = observations.iter().filter(|observation| observation.how == How::Read);
-        sources.any(|observation| match self.view.status(&observation.path) {
-            Ok(status) if status.size <= LONGEST_SOURCE => names(&self.view.place.absolute(&observation.path), &bases),
-            _ => true,
-        })
+        sources.any(|observation| names(&self.view.place.absolute(&observation.path), &bases))
     }
 }
 
@@ -433,6 +447,15 @@ fn is_prepared(path: &[u8]) -> bool {
     magic(path).is_some_and(|magic| [b"CPCH", b"gpch", b"\x7fELF"].contains(&&magic))
 }
 
+/// Whether a precompiled header of clang holds the times of its parts.
+fn holds_times(path: &[u8]) -> bool {
+    use std::io::Read;
+    let mut start = Vec::new();
+    let file = std::fs::File::open(std::ffi::OsStr::from_bytes(path));
+    let read = file.and_then(|file| file.take(LONGEST_START).read_to_end(&mut start));
+    read.is_err() || precompiled::holds_times(&start)
+}
+
 /// The first bytes of a file, which tell its format.
 fn magic(path: &[u8]) -> Option<[u8; 4]> {
     use std::io::Read;
@@ -442,9 +465,12 @@ fn magic(path: &[u8]) -> Option<[u8; 4]> {
 }
 
 fn names(path: &[u8], bases: &[Bytes]) -> bool {
-    // A folder cannot be read, and names nothing.
-    let text = std::fs::read(std::ffi::OsStr::from_bytes(path)).unwrap_or_default();
-    bases.iter().any(|base| memmem::find(&text, base).is_some())
+    let bases: Vec<&[u8]> = bases.iter().map(Vec::as_slice).collect();
+    match std::fs::File::open(std::ffi::OsStr::from_bytes(path)) {
+        // A folder cannot be read, and names nothing.
+        Ok(file) => search::holds_any(file, &bases).unwrap_or_else(|error| error.raw_os_error() != Some(libc::EISDIR)),
+        Err(_) => true,
+    }
 }
 
 impl Dependence {
