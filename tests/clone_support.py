@@ -16,7 +16,7 @@ from conftest import ROOT, Completed
 def copy_tree(folder: pathlib.Path) -> pathlib.Path:
 	"""The tree like a fresh clone, without built files."""
 	made = shutil.ignore_patterns("build", "target", ".git", "__pycache__", "*.egg-info", ".lock-waf*", ".*_cache")
-	# with the present times, as git does it: cargo compares them, and the clones of a file of tests share a target folder
+	# with the present times, as git does it: cargo compares them, and the clones of a file share a target folder
 	shutil.copytree(ROOT, folder, ignore=made, copy_function=shutil.copy)
 	return folder
 
@@ -51,8 +51,8 @@ def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 	"""
 	An environment in which the engine is built quickly: not optimized, and with the crates of the tree's own.
 
-	Each file of tests has a target folder of its own. Cargo compares times, so it would take a source that was edited in
-	one clone for compiled if another one was built after that.
+	Each file of tests has a target folder of its own. Cargo compares times, so it would take a source that was edited
+	in one clone for compiled if another one was built after that.
 	"""
 	target = ROOT / "build" / "clone-target" / request.module.__name__
 	target.mkdir(parents=True, exist_ok=True)

@@ -97,7 +97,7 @@ class TestSdist:
 		assert {f"engine/vendor/{name}-{version}/Cargo.toml" for name, version in crates} <= names
 
 	def test_no_network(self, sdist, environ, tmp_path):
-		"""Where there is no network and nothing that cargo has fetched before, cargo has each crate, with all its files."""
+		"""Without a network, and without what was fetched before, cargo has each crate with all its files."""
 		with tarfile.open(sdist) as archive:
 			archive.extractall(tmp_path)
 		(tree,) = tmp_path.iterdir()
