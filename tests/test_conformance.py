@@ -47,7 +47,7 @@ def workbench20(
 
 def runs_of(chosen: List[Project], once: bool = False) -> Any:
 	"""Parametrize by project and number of jobs, or with the largest number alone."""
-	runs = [(project, jobs) for project in chosen for jobs in (project.jobs[-1:] if once else project.jobs)]
+	runs = [(project, jobs) for project in chosen for jobs in (project.job_numbers[-1:] if once else project.job_numbers)]
 	return pytest.mark.parametrize(("project", "jobs"), runs, ids=[f"{p.name}-j{jobs}" for p, jobs in runs])
 
 
@@ -87,7 +87,7 @@ def test_builds_the_same(project: Project, jobs: int, workbench: Workbench) -> N
 @pytest.mark.parametrize("project", OUTSIDE, ids=[project.name for project in OUTSIDE])
 def test_fails_the_same(project: Project, workbench: Workbench) -> None:
 	"""A project that stock Waf cannot build here fails with the same messages and the same exit status."""
-	jobs = project.jobs[0]
+	(jobs,) = project.job_numbers
 	pair = workbench.build_both(project, jobs)
 	if pair.stock.succeeded:
 		pytest.skip(f"{project.name} builds here: it can move to PROJECTS with what it needs")

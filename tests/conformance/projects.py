@@ -19,10 +19,15 @@ class Project(NamedTuple):
 	needs: str = ""
 	beside: str = ""  # another folder that it reads
 	haste: int = 1  # by how much to shorten its sleeps
-	jobs: Tuple[int, ...] = (4,)  # with 1, the order of messages is compared, too
+	jobs: Tuple[int, ...] = ()  # numbers; if empty, one that fits
 	pool: bool = True  # whether stock Waf is to use its worker processes
 	outside: str = ""  # why it does not build
 	exemptions: Tuple[Exemption, ...] = ()
+
+	@property
+	def job_numbers(self) -> Tuple[int, ...]:
+		"""With 1, the order of messages is compared, too. Only so is it certain what runs before a failure."""
+		return self.jobs or ((1,) if self.outside else (4,))
 
 	@property
 	def copied(self) -> List[str]:
@@ -285,7 +290,7 @@ OUTSIDE = [
 	Project("demos/ruby", outside="wants Ruby"),
 	Project("demos/tex", outside="wants LaTeX"),
 	Project("demos/vala", outside="wants Vala"),
-	Project("demos/vala/resources", outside="loads no compiler: a part of demos/vala"),
+	Project("demos/vala/resources", outside="loads no compiler: a part of demos/vala", jobs=(4,)),
 	Project("playground/boost", outside="wants Boost"),
 	Project("playground/boost_log", outside="wants Boost"),
 	Project("playground/c/deps", outside="hashes a file before it is made"),
@@ -322,7 +327,7 @@ OUTSIDE = [
 	Project("playground/rst", outside="its wscript has a syntax error"),
 	# Stock Waf tells of a program that is not there in one way with its worker processes and in another without them;
 	# prefork tells it as without.
-	Project("playground/sas", outside="wants SAS", pool=False),
+	Project("playground/sas", outside="wants SAS", jobs=(4,), pool=False),
 	Project("playground/scala", outside="wants Scala"),
 	Project("playground/slow_qt_example", outside="wants Qt 5"),
 	Project(
