@@ -47,7 +47,8 @@ def workbench20(
 
 def runs_of(chosen: List[Project], once: bool = False) -> Any:
 	"""Parametrize by project and number of jobs, or with the largest number alone."""
-	runs = [(project, jobs) for project in chosen for jobs in (project.job_numbers[-1:] if once else project.job_numbers)]
+	first = -1 if once else 0
+	runs = [(project, jobs) for project in chosen for jobs in project.job_numbers[first:]]
 	return pytest.mark.parametrize(("project", "jobs"), runs, ids=[f"{p.name}-j{jobs}" for p, jobs in runs])
 
 
