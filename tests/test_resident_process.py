@@ -1,5 +1,6 @@
 """The process of the resident: refused callers, signals, unplanned ends, and how it is stopped."""
 
+import _socket
 import contextlib
 import os
 import pathlib
@@ -7,12 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from typing import Any, Callable, Dict, List
 
 import pytest
 from resident_support import TRIES, Resident
 
 from waflib_extras.launcher import caller, residents
+from waflib_extras.resident import child
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere")
 
@@ -365,3 +368,36 @@ def test_what_its_processes_replace_can_be_listed(resident: Callable[..., Reside
 	said = " ".join((done.stdout + done.stderr).split())
 	assert "hooks resident replaces waflib.Utils.h_file" in said
 	assert "replaced once more" not in said
+
+
+class Late(_socket.socket):
+	"""The connection of a caller that does not get on before the resident has answered and has closed its end."""
+
+	closed: threading.Event
+
+	def sendmsg(self, *args: Any) -> int:
+		sent = super().sendmsg(*args)
+		assert self.closed.wait(30)
+		return sent
+
+
+def test_an_answer_that_is_there_before_the_caller_gets_on() -> None:
+	"""It is taken. Without it, the caller would run the command line once more."""
+	ours, theirs = socket.socketpair()
+	sock = Late(fileno=ours.detach())
+	sock.closed = threading.Event()
+
+	def answer() -> None:
+		_, fds = child.receive_request(theirs)
+		theirs.sendall(caller.pack(caller.STARTED, 5))
+		theirs.close()
+		for fd in fds:
+			os.close(fd)
+		sock.closed.set()
+
+	resident = threading.Thread(target=answer)
+	resident.start()
+	caller.send_request(sock, caller.Start(dict(os.environ), [], ["waf", "build"], ""), "/")
+	assert caller.receive(sock) == (caller.STARTED, 5)
+	resident.join()
+	sock.close()

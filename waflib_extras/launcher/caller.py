@@ -165,7 +165,8 @@ def send_request(sock: _socket.socket, start: Start, cwd: str) -> None:
 	data = len(request).to_bytes(NUMBERS, "big") + request
 	streams = b"".join(fd.to_bytes(4, sys.byteorder) for fd in inherited)
 	sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
-	sock.sendall(data[sent:])
+	if sent < len(data):  # an empty message fails if the resident has answered already and has closed the connection
+		sock.sendall(data[sent:])
 
 
 def call(cwd: str, waflib: str) -> Optional[int]:
