@@ -40,8 +40,8 @@ Other sizes, compilers and contenders: utils/bench.py --help
 FUZZING = 3  # seconds for each decoder
 THOROUGH = ("fuzz", "pypy", "systems")  # steps that are left for --all and for CI
 
-# One interpreter is enough for these: the engine's programs, compilers and benchmarks do their work, or many starts of
-# Waf, which take long on PyPy and show there what they show here.
+# Tests that run on CPython only. In most of them, programs do the work, and not our Python code. The others start Waf
+# very often, which takes long on PyPy, and test nothing that depends on the interpreter.
 ON_CPYTHON = (
 	"tests/test_batch.py",
 	"tests/test_bench*.py",

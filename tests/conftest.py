@@ -95,7 +95,7 @@ class ToolsFirst(Options.OptionsContext):
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-	"""Mark what only ``./waf check --all`` runs, by files, and where a browser is used. Begin with the longest."""
+	"""Mark the tests that only ``./waf check --all`` runs, and put the longest files first."""
 	for item in items:
 		is_in_browser = "chromium" in getattr(item, "fixturenames", ())
 		if is_in_browser or any(fnmatch.fnmatch(item.path.name, pattern) for pattern in THOROUGH):

@@ -371,7 +371,7 @@ def test_what_its_processes_replace_can_be_listed(resident: Callable[..., Reside
 
 
 class Late(_socket.socket):
-	"""The connection of a caller that does not get on before the resident has answered and has closed its end."""
+	"""The connection of a caller that is held up until the resident has answered and has closed its end."""
 
 	closed: threading.Event
 
@@ -381,8 +381,8 @@ class Late(_socket.socket):
 		return sent
 
 
-def test_an_answer_that_is_there_before_the_caller_gets_on() -> None:
-	"""It is taken. Without it, the caller would run the command line once more."""
+def test_an_answer_to_a_caller_that_is_held_up() -> None:
+	"""The caller reads it. Otherwise it would run the command line a second time."""
 	ours, theirs = socket.socketpair()
 	sock = Late(fileno=ours.detach())
 	sock.closed = threading.Event()

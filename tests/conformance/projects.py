@@ -19,14 +19,14 @@ class Project(NamedTuple):
 	needs: str = ""
 	beside: str = ""  # another folder that it reads
 	haste: int = 1  # by how much to shorten its sleeps
-	jobs: Tuple[int, ...] = ()  # numbers; if empty, one that fits
+	jobs: Tuple[int, ...] = ()  # how many at once, for each of its builds; if empty, 1 or 4
 	pool: bool = True  # whether stock Waf is to use its worker processes
 	outside: str = ""  # why it does not build
 	exemptions: Tuple[Exemption, ...] = ()
 
 	@property
 	def job_numbers(self) -> Tuple[int, ...]:
-		"""With 1, the order of messages is compared, too. Only so is it certain what runs before a failure."""
+		"""With one job, the order of messages is compared, too, and it is certain what runs before a failure."""
 		return self.jobs or ((1,) if self.outside else (4,))
 
 	@property

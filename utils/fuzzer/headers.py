@@ -7,7 +7,7 @@ from typing import Callable, List, Sequence
 from .kind import Kind, Special
 from .project import CHECKOUTS, Project
 
-# The variable WRAPPER is set if the cache is asked.
+# WRAPPER is the cache, and is not set for a plain run.
 SCRIPT = """\
 make=$1 use=$2
 rm -f all.h.gch all.h.pch
@@ -92,6 +92,6 @@ class Precompiled(Kind):
 		if compiler == "clang" and self.rng.random() < 0.7:
 			flags += " " + UNTIMED
 		words = ("%s %s" % (flags, make), "%s %s -c src/p.c -o {output}" % (flags, use))
-		# with this option of its own, the command runs as it is: without it, the engine would add one
+		# a command with a map of its own gets none from the engine, so it can be compared with a plain run
 		env = {"WAFCC_BASEDIR": "{cwd}"} if "-ffile-prefix-map=" in flags else {}
 		return Special(("sh", str(self.script), *words), "a.o", env, self.rng.choice(CHECKOUTS))

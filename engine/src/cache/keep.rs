@@ -295,7 +295,7 @@ impl Cache {
         let file = open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
         if role != Some(Role::Dependencies) && size > SMALL {
-            if !knows.is_searched && search::holds_any(&file, &names(&knows.bases)).map_err(failed)? {
+            if !knows.is_searched && search::holds_any(&file, &knows.bases).map_err(failed)? {
                 return Err(tells_base(path));
             }
             (&file).rewind().map_err(failed)?;
@@ -316,10 +316,6 @@ impl Cache {
         let size = bytes.len() as u64;
         Ok((OutputContent::Bytes(bytes), size))
     }
-}
-
-fn names(folders: &[Bytes]) -> Vec<&[u8]> {
-    folders.iter().map(Vec::as_slice).collect()
 }
 
 fn tells_base(path: &FilePath) -> Unkept {
@@ -352,16 +348,17 @@ impl Named {
         let folders: Vec<&[u8]> = [Some(place.folder()), asked].into_iter().flatten().collect();
         let path = place.absolute(&place.path(&Path::here(), &output.path));
         let path = FilePath::new(OsStr::from_bytes(&path));
-        let holds = |names: &[&[u8]]| match open(path).and_then(|file| search::holds_any(file, names)) {
-            Ok(found) => Ok(found),
-            // It is missed later.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(failed(&format!("read {}", path.display()), &error)),
+        let failed = |error| failed(&format!("read {}", path.display()), &error);
+        let file = match open(path) {
+            Ok(file) => file,
+            // Its absence is noticed later.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Named::default()),
+            Err(error) => return Err(failed(error)),
         };
-        Ok(Named {
-            folder: holds(&folders)?,
-            base: holds(&names(&knows.bases))?,
-        })
+        let folder = search::holds_any(&file, &folders).map_err(failed)?;
+        (&file).rewind().map_err(failed)?;
+        let base = search::holds_any(&file, &knows.bases).map_err(failed)?;
+        Ok(Named { folder, base })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The room knows accesses only to predict those of a driver (`driver_model`). It knows nothing of keys, entries and stores.
 
+pub mod clang_header;
 pub mod compared_times;
 pub mod driver_model;
 pub mod environment;
@@ -12,7 +13,6 @@ pub mod input;
 pub mod instructions;
 pub mod listing;
 pub mod path;
-pub mod precompiled;
 pub mod processor;
 pub mod progress;
 pub mod recent;

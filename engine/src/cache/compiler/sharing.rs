@@ -90,16 +90,18 @@ fn is_target_clear(line: &Line, base: &[u8]) -> bool {
     !base.contains(&b' ') || targets.all(|word| !neutral::holds(&word.operand, base))
 }
 
+/// Whether the command has a map of a path in this one of the folders.
+fn has_map(line: &Line, folders: &[Bytes], number: usize) -> bool {
+    let is_in = |old: &[u8]| innermost(old, folders).is_some_and(|(known, _)| known == number);
+    maps(line).any(|(_, map)| old_part(map).is_some_and(is_in))
+}
+
 /// Whether each base matters for the command, and all paths in its output are mapped. The folder itself occurs only in debug
 /// information.
 fn are_shared(line: &Line, folder: &[u8], bases: &[Bytes]) -> bool {
     let is_inside = |path: &[u8]| innermost(path, bases).is_some();
-    let concerns = |number: usize| {
-        let is_of = |old: &[u8]| innermost(old, bases).is_some_and(|(known, _)| known == number);
-        maps(line).any(|(_, map)| old_part(map).is_some_and(is_of))
-    };
     let is_left_out = |path: &[u8]| is_mapped(line, Map::Debug, path) && is_mapped(line, Map::Macro, path);
-    (0..bases.len()).all(concerns)
+    (0..bases.len()).all(|number| has_map(line, bases, number))
         && !(line.precompiles && paths(line).any(is_inside))
         && bases.iter().all(|base| is_plain(base) && is_target_clear(line, base))
         && maps_are_clear(line, bases)
@@ -140,16 +142,12 @@ pub fn missing_maps(line: &Line, folder: &[u8], roots: &[Root], tells_folder: bo
         let bases = bases(&mapped, folder, &folders);
         numbers.iter().all(|number| bases.contains(&folders[*number]))
     };
-    let is_mapped = |number: &usize| {
-        let is_of = |old: &[u8]| innermost(old, &folders).is_some_and(|(known, _)| known == *number);
-        maps(line).any(|(_, map)| old_part(map).is_some_and(is_of))
-    };
     let mut chosen = match with(&named) {
         true => named,
         // A map would change the name of something else.
         false if is_header && paths(line).any(|path| is_beside(path, &folders)) => Vec::new(),
         false if is_header => {
-            named.retain(|number| is_plain(&folders[*number]) && !is_mapped(number));
+            named.retain(|number| is_plain(&folders[*number]) && !has_map(line, &folders, *number));
             named
         }
         // Some of them cannot be left out.

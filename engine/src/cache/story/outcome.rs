@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Dependence, Fate, How, Made, Observation, PathState, Statuses};
+use crate::facts::clang_header;
 use crate::facts::environment::{is_silent, BASES, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
@@ -17,7 +18,6 @@ use crate::facts::file_view::status_of_name;
 use crate::facts::input::Input;
 use crate::facts::instructions::Findings;
 use crate::facts::path::{is_beside, split, Path, Root};
-use crate::facts::precompiled;
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;
@@ -453,7 +453,7 @@ fn holds_times(path: &[u8]) -> bool {
     let mut start = Vec::new();
     let file = std::fs::File::open(std::ffi::OsStr::from_bytes(path));
     let read = file.and_then(|file| file.take(LONGEST_START).read_to_end(&mut start));
-    read.is_err() || precompiled::holds_times(&start)
+    read.is_err() || clang_header::holds_times(&start)
 }
 
 /// The first bytes of a file, which tell its format.
@@ -465,10 +465,9 @@ fn magic(path: &[u8]) -> Option<[u8; 4]> {
 }
 
 fn names(path: &[u8], bases: &[Bytes]) -> bool {
-    let bases: Vec<&[u8]> = bases.iter().map(Vec::as_slice).collect();
     match std::fs::File::open(std::ffi::OsStr::from_bytes(path)) {
         // A folder cannot be read, and names nothing.
-        Ok(file) => search::holds_any(file, &bases).unwrap_or_else(|error| error.raw_os_error() != Some(libc::EISDIR)),
+        Ok(file) => search::holds_any(file, bases).unwrap_or_else(|error| error.raw_os_error() != Some(libc::EISDIR)),
         Err(_) => true,
     }
 }

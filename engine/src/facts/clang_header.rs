@@ -168,7 +168,7 @@ impl Reader<'_> {
         while let Some(part) = parts.next() {
             match part {
                 Layout::Array => {
-                    // Others take no room in the file, and their number could be any.
+                    // An element without bits takes no room in the file. There could be any number of them.
                     let element = parts.next().filter(|element| element.has_bits())?;
                     for _ in 0..self.variable(6)? {
                         record.push(self.number(*element)?);
@@ -340,7 +340,7 @@ mod tests {
             control.variable(u64::MAX >> 1, 6);
         });
         assert!(holds_times(&writer.bytes()));
-        // Random bytes end, whatever they say.
+        // Reading comes to an end, whatever the bytes are.
         let mut state = 5u64;
         let mut below = |limit: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
