@@ -1,7 +1,5 @@
 """The files of a release: the wheel, the source distribution, Debian's packages."""
 
-import hashlib
-import json
 import os
 import pathlib
 import re
@@ -97,20 +95,15 @@ class TestSdist:
 		assert {f"engine/vendor/{name}-{version}/Cargo.toml" for name, version in crates} <= names
 
 	def test_no_network(self, sdist, environ, tmp_path):
-		"""Without a network, and without what was fetched before, cargo has each crate with all its files."""
+		"""Without a network, and without what was fetched before, cargo has all crates, and the engine compiles."""
 		with tarfile.open(sdist) as archive:
 			archive.extractall(tmp_path)
-		(tree,) = tmp_path.iterdir()
-		alone = {**environ, "CARGO_HOME": str(tmp_path / "cargo")}
+		(tree,) = tmp_path.glob("waflib_extras-*")
+		alone = {**environ, "CARGO_HOME": str(tmp_path / "cargo"), "CARGO_TARGET_DIR": str(tmp_path / "target")}
 		user = ["--map-root-user"] if os.geteuid() else []
-		cargo = ["cargo", "metadata", "--locked", "--format-version", "1"]
-		found = json.loads(run(["unshare", "--net", *user, *cargo], alone, tree / "engine").stdout)
-		crates = [pathlib.Path(one["manifest_path"]).parent for one in found["packages"] if one["source"]]
-		assert len(crates) > 50 and all(tree / "engine" / "vendor" in crate.parents for crate in crates)
-		for crate in crates:
-			digests = json.loads((crate / ".cargo-checksum.json").read_text(encoding="utf-8"))["files"]
-			for name, digest in digests.items():
-				assert hashlib.sha256((crate / name).read_bytes()).hexdigest() == digest, crate / name
+		# machine code is left out, which would take twice as long
+		done = run(["unshare", "--net", *user, "cargo", "check", "--locked"], alone, tree / "engine")
+		assert re.search(r"^ *Compiling ring v", done.stderr, re.M) and f" wafengine v{VERSION} " in done.stderr
 
 	def test_without_cargo(self, python, environ, tmp_path):
 		"""Without cargo the package has the Python tools only, is for any platform, and says so."""
