@@ -30,7 +30,9 @@ class Chamber:
 		variables = {"PATH": SEARCH, "HOME": home, "TMPDIR": WORK + "/tmp", "LANG": "C.UTF-8", **environ}
 		told = ["%s=%s" % item for item in sorted(variables.items())]
 		inside = ["chroot", "--userspec=%s" % user, str(self.root), "env", "--ignore-environment", "--chdir=%s" % home]
-		lines = [*self.list_mounts(), "exec %s" % shlex.join([*inside, *told, *command])]
+		# su and sudo may leave out the folders in which chroot is
+		search = 'PATH="$PATH:/usr/sbin:/sbin"'
+		lines = [search, *self.list_mounts(), "exec %s" % shlex.join([*inside, *told, *command])]
 		return [*spaces, "sh", "-euc", "\n".join(lines)]
 
 	def list_mounts(self) -> List[str]:
