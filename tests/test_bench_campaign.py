@@ -12,6 +12,7 @@ import time
 from typing import Callable, Dict, List
 
 import pytest
+from conftest import leave_out
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BENCH = ROOT / "utils" / "bench.py"
@@ -27,17 +28,14 @@ def need(*programs: str) -> None:
 	"""Leave a test out when a program that it needs is missing, but not in CI."""
 	missing = [program for program in programs if not shutil.which(program)]
 	if missing:
-		reason = "not installed: %s" % ", ".join(missing)
-		if os.environ.get("CI"):
-			pytest.fail(reason, pytrace=False)
-		pytest.skip(reason)
+		leave_out("not installed: %s" % ", ".join(missing))
 
 
 def need_example(name: str) -> str:
 	"""The path of an example program of the engine, without which a test is left out, but not in CI."""
 	reason = service.missing_example(name)
 	if reason:
-		pytest.fail(reason, pytrace=False) if os.environ.get("CI") else pytest.skip(reason)
+		leave_out(reason)
 	return str(service.find_example(name))
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import Callable, List
 
 import pytest
+from conftest import leave_out
 from test_bench_campaign import Done, finish, need, start
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -246,8 +247,8 @@ def test_the_real_packages(tmp_path: pathlib.Path) -> None:
 	"""What the registry gives is what is expected, and all of it compiles."""
 	need("gcc", "xargs", *([] if package.find_cargo() else ["cargo"]))
 	done = run(tmp_path, "--contenders", "xargs", "--compilers", "gcc", "--flags=-O0")
-	if "could not fetch" in done.err and not os.environ.get("CI"):
-		pytest.skip(done.err.strip())
+	if "could not fetch" in done.err:
+		leave_out(done.err.strip())
 	assert done.status == 0, done.err
 	assert len(done.values("sources")["xargs"]) == 1
 	assert done.record["settings"]["real"]["sources"]["packages"] == [

@@ -34,7 +34,8 @@ def configure(conf):
 	conf.define('ANSWER', 42)
 	conf.write_config_header('config.h')
 def build(bld):
-	bld(rule='echo "int generated(void);" > ${TGT}', target='generated.h')
+	# The header is not used in the tick of the clock in which it is written: a compile would not be stored at once.
+	bld(rule='echo "int generated(void);" > ${TGT}; sleep 0.02', target='generated.h')
 	bld.stlib(source='b.c', target='b', includes='.')
 	bld.shlib(source='c.c', target='shared', includes='.')
 	bld.program(source='main.c', target='app', use='b shared', includes='.')
