@@ -1,8 +1,8 @@
 //! Finds the abilities that a program or library has by its own instructions, without the C library: system calls, random
 //! numbers, the clock, the kind of processor.
 //!
-//! Pure. The instructions of a file are decoded one after the other, in the order in which they would run. A search for
-//! their bytes would also find constants and addresses. Bytes that are no instruction are skipped one by one.
+//! Pure. Instructions are decoded one after the other. A search for their bytes would also find constants and addresses.
+//! Bytes that are no instruction are skipped one by one.
 
 use crate::bytes::elf;
 
@@ -148,132 +148,8 @@ impl<'a> Elf<'a> {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod machine {
-    use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-
-    use super::super::progress;
-    use super::Findings;
-
-    /// If the clock is read this shortly before a pause, it decides how long to spin. libc's locks do so.
-    const SPIN: u32 = 16;
-    /// The number of bytes of code that count as one piece of progress.
-    const PIECE: usize = 1 << 16;
-
-    pub fn sweep(code: &[u8], findings: &mut Findings) {
-        let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
-        // The number in eax, while it is known: it was set in this straight line of code.
-        let mut number = None;
-        // The number of instructions since the clock was read, as long as a pause may follow.
-        let mut since = None;
-        // The code of a large library takes seconds on a busy machine.
-        let mut piece = PIECE;
-        while decoder.can_decode() {
-            if decoder.position() >= piece {
-                piece += PIECE;
-                progress::advance();
-            }
-            since = since.map(|since| since + 1);
-            if since.is_some_and(|since| since > SPIN) {
-                findings.clock = true;
-                since = None;
-            }
-            let start = decoder.position();
-            decoder.decode_out(&mut instruction);
-            if instruction.is_invalid() {
-                let _ = decoder.set_position(start + 1);
-                number = None;
-                continue;
-            }
-            findings.clock |= is_old_clock(&instruction);
-            match instruction.mnemonic() {
-                Mnemonic::Mov | Mnemonic::Xor if is_of_number(&instruction) => {
-                    number = constant(&instruction);
-                    continue;
-                }
-                Mnemonic::Syscall => findings.calls |= !number.is_some_and(tells_nothing),
-                // A call of 32-bit programs, which has other numbers, or of another system.
-                Mnemonic::Sysenter => findings.calls = true,
-                Mnemonic::Int if instruction.immediate8() == 0x80 => findings.calls = true,
-                Mnemonic::Rdrand | Mnemonic::Rdseed => findings.random = true,
-                Mnemonic::Rdtsc if since.is_none() => since = Some(0),
-                Mnemonic::Rdtsc | Mnemonic::Rdtscp => findings.clock = true,
-                Mnemonic::Pause => since = None,
-                Mnemonic::Cpuid => findings.processor = true,
-                _ => {}
-            }
-            let goes_on = instruction.flow_control() == FlowControl::Next;
-            if !goes_on || number.is_some() && writes_number(&instruction) {
-                number = None;
-            }
-        }
-        findings.clock |= since.is_some();
-    }
-
-    fn is_of_number(instruction: &Instruction) -> bool {
-        matches!(instruction.op0_register(), Register::EAX | Register::RAX)
-    }
-
-    /// Programs of old C libraries read the clock at addresses that are the same in all processes, without a call.
-    fn is_old_clock(instruction: &Instruction) -> bool {
-        const PAGE: u64 = 0xffff_ffff_ff60_0000;
-        const SIZE: u64 = 0x1000;
-        let address = match instruction.code() {
-            Code::Mov_rm64_imm32 => instruction.immediate32to64() as u64,
-            Code::Mov_r64_imm64 => instruction.immediate64(),
-            _ => return false,
-        };
-        (PAGE..PAGE + SIZE).contains(&address)
-    }
-
-    fn constant(instruction: &Instruction) -> Option<u32> {
-        match instruction.code() {
-            Code::Mov_r32_imm32 | Code::Mov_rm32_imm32 | Code::Mov_rm64_imm32 => Some(instruction.immediate32()),
-            Code::Xor_r32_rm32 | Code::Xor_rm32_r32 => {
-                let is_cleared = instruction.op1_kind() == OpKind::Register && is_of_number(instruction);
-                (is_cleared && instruction.op1_register() == instruction.op0_register()).then_some(0)
-            }
-            _ => None,
-        }
-    }
-
-    /// Unless it is surely another register, it counts as this one.
-    fn writes_number(instruction: &Instruction) -> bool {
-        let first = instruction.op0_register().full_register();
-        let is_other = instruction.op0_kind() == OpKind::Register && first != Register::RAX && first != Register::None;
-        let is_memory = instruction.op0_kind() == OpKind::Memory;
-        let is_plain = matches!(
-            instruction.mnemonic(),
-            Mnemonic::Mov
-                | Mnemonic::Lea
-                | Mnemonic::Xor
-                | Mnemonic::Or
-                | Mnemonic::And
-                | Mnemonic::Add
-                | Mnemonic::Sub
-                | Mnemonic::Movzx
-                | Mnemonic::Movsxd
-                | Mnemonic::Cmp
-                | Mnemonic::Test
-                | Mnemonic::Nop
-        );
-        !(is_plain && (is_other || is_memory || instruction.op_count() == 0))
-            && instruction.mnemonic() != Mnemonic::Nop
-            && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
-    }
-
-    /// Waiting, waking, and giving up the processor: what threads do that share memory.
-    fn tells_nothing(number: u32) -> bool {
-        const HARMLESS: [i64; 5] = [
-            libc::SYS_futex,
-            libc::SYS_sched_yield,
-            libc::SYS_membarrier,
-            libc::SYS_rt_sigreturn,
-            libc::SYS_madvise,
-        ];
-        HARMLESS.contains(&i64::from(number))
-    }
-}
+#[path = "instructions/x86_64.rs"]
+mod machine;
 
 #[cfg(target_arch = "aarch64")]
 mod machine {
@@ -339,26 +215,6 @@ mod tests {
             damaged[at] ^= 0xff;
             find(&damaged);
             find(&bytes[..at]);
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[test]
-    fn clocks_are_found_except_those_that_say_how_long_to_spin() {
-        const CLOCK: [u8; 2] = [0x0f, 0x31];
-        const PAUSE: [u8; 2] = [0xf3, 0x90];
-        for (code, tells) in [
-            ([CLOCK.as_slice(), &[0x90; 9], &PAUSE].concat(), false),
-            ([CLOCK.as_slice(), &[0x90; 30], &PAUSE].concat(), true),
-            ([CLOCK, CLOCK, PAUSE].concat(), true),
-            (CLOCK.to_vec(), true),
-            (PAUSE.to_vec(), false),
-            (b"\x48\xc7\xc0\x00\x04\x60\xff\xff\xd0".to_vec(), true),
-            (b"\x48\xc7\xc0\x00\x04\x61\xff\xff\xd0".to_vec(), false),
-        ] {
-            let mut findings = Findings::default();
-            machine::sweep(&code, &mut findings);
-            assert_eq!(findings.clock, tells, "{code:x?}");
         }
     }
 }
