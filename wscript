@@ -218,8 +218,10 @@ class Check:
 		self.call([*self.find_cargo("fmt", "rustfmt"), "--all", "--check"], cwd="engine")
 
 	def step_clippy(self):
-		clippy = [*self.find_cargo("clippy", "clippy"), "--locked", "--workspace", "--all-targets"]
-		self.call([*clippy, "--", "-D", "warnings"], cwd="engine")
+		"""The test programs are compiled by clippy's rustc. `cargo clippy` would read all crates once more for it."""
+		self.find_cargo("clippy", "clippy")
+		self.build_programs(["test", "--locked", "--no-run"], **self.find_lint())
+		self.build_programs(["build", "--locked", "--package", "wafengine-fuzz", "--bins"], **self.find_lint())
 
 	def step_shellcheck(self):
 		if not shutil.which("shellcheck"):
@@ -230,7 +232,7 @@ class Check:
 
 	def step_cargo_test(self):
 		"""Tests wait more than they compute, and cargo starts their programs one by one: here some run at once."""
-		programs = self.build_programs(["test", "--locked", "--no-run"])
+		programs = self.build_programs(["test", "--locked", "--no-run"], **self.find_lint())
 		failed = self.run_programs({source: [path] for path, source in programs.items()}, os.cpu_count() + 1)
 		if failed:
 			raise Failed("tests of the engine: %s" % " ".join(failed))
@@ -284,6 +286,12 @@ class Check:
 		status = subprocess.call(command, cwd=os.path.join(self.root, cwd), env=dict(self.environ, **more))
 		if status:
 			raise Failed("%s ended with status %d" % (" ".join(map(os.path.basename, command[:3])), status))
+
+	def find_lint(self):
+		"""Variables for cargo with which compiling fails on what clippy finds. None if clippy is not there."""
+		driver = os.path.join(os.path.dirname(self.bootstrap.find_cargo() or "cargo"), "clippy-driver")
+		is_there = os.access(driver, os.X_OK) or shutil.which("clippy-driver")
+		return {"RUSTC_WORKSPACE_WRAPPER": os.path.join(self.root, "engine", "lint")} if is_there else {}
 
 	def build_programs(self, arguments, **more):
 		"""The programs that cargo makes with these arguments, and what they were made of."""
