@@ -218,7 +218,7 @@ class Check:
 		self.call([*self.find_cargo("fmt", "rustfmt"), "--all", "--check"], cwd="engine")
 
 	def step_clippy(self):
-		"""The test programs are compiled by clippy's rustc. `cargo clippy` would read all crates once more for it."""
+		"""Clippy's compiler makes the test programs. `cargo clippy` would compile all crates for itself."""
 		self.find_cargo("clippy", "clippy")
 		self.build_programs(["test", "--locked", "--no-run"], **self.find_lint())
 		self.build_programs(["build", "--locked", "--package", "wafengine-fuzz", "--bins"], **self.find_lint())
@@ -288,10 +288,14 @@ class Check:
 			raise Failed("%s ended with status %d" % (" ".join(map(os.path.basename, command[:3])), status))
 
 	def find_lint(self):
-		"""Variables for cargo with which compiling fails on what clippy finds. None if clippy is not there."""
-		driver = os.path.join(os.path.dirname(self.bootstrap.find_cargo() or "cargo"), "clippy-driver")
-		is_there = os.access(driver, os.X_OK) or shutil.which("clippy-driver")
-		return {"RUSTC_WORKSPACE_WRAPPER": os.path.join(self.root, "engine", "lint")} if is_there else {}
+		"""Variables with which cargo fails on what clippy finds. There are none if clippy is not installed."""
+		try:
+			cargo, _ = self.find_cargo("clippy", "clippy")
+		except LeftOut:
+			return {}
+		# its compiler is beside cargo, in a folder that PATH may not have yet
+		search = os.pathsep.join([self.environ.get("PATH", ""), os.path.dirname(os.path.abspath(cargo))])
+		return {"RUSTC_WORKSPACE_WRAPPER": os.path.join(self.root, "engine", "lint"), "PATH": search}
 
 	def build_programs(self, arguments, **more):
 		"""The programs that cargo makes with these arguments, and what they were made of."""

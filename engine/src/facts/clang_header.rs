@@ -340,7 +340,7 @@ mod tests {
             control.variable(u64::MAX >> 1, 6);
         });
         assert!(holds_times(&writer.bytes()));
-        // Reading comes to an end, whatever the bytes are.
+        // No bytes make the reader run for ever, or panic.
         let mut state = 5u64;
         let mut below = |limit: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

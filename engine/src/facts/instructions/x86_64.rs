@@ -1,9 +1,9 @@
-//! Finds the instructions of x86-64. Only the surroundings of bytes that may belong to one of them are decoded, which takes a
-//! tenth of the time that all of the code takes.
+//! Finds the instructions of x86-64. To save time, code is decoded only near bytes that may belong to one of them: the
+//! *suspects*.
 //!
-//! Which bytes begin an instruction is certain only if the code is decoded from its beginning on: on its *line*. But
-//! decoding can join the line nearly anywhere. No instruction is longer than 15 bytes, so one of 15 places in a row is on
-//! the line. Decoding goes on from all of them. Where they have met, they are on the line.
+//! The *line* is the sequence of instructions that decoding finds from the beginning of the code on. To join it in the
+//! middle, decoding begins at 15 places in a row. No instruction is longer than 15 bytes, so one of these places is on the
+//! line. Decoding goes on from each of them until all have come to the same place. That place is on the line, too.
 
 use std::collections::BTreeSet;
 
