@@ -158,6 +158,7 @@ class Check:
 		self.build = os.path.join(root, "build")
 		self.bootstrap = self.load_bootstrap()
 		self.environ = dict(os.environ)
+		self.systems = None
 
 	@staticmethod
 	def names():
@@ -171,6 +172,8 @@ class Check:
 	def run(self, names, ctx):
 		"""Run the steps of these names in our order, and sum up."""
 		results = {}
+		if "systems" in names:
+			self.begin_systems()
 		for name in (x for x in self.names() if x in names):
 			Logs.pprint("BOLD", "---- %s" % name)
 			start = time.monotonic()
@@ -268,8 +271,24 @@ class Check:
 			raise LeftOut("root makes other systems: run it as root")
 		if not shutil.which("debootstrap"):
 			raise LeftOut("apt-get install debootstrap")
-		wanted = ["--suites", "trixie", "--few", "--users", "user", "--tests", "parking,observing,caching"]
-		self.call([self.prepare_cpython(), os.path.join("utils", "systems.py"), *wanted])
+		if self.systems:
+			self.systems.wait()  # if it failed, the same comes now, and is seen
+		wanted = ["--few", "--users", "user", "--tests", "parking,observing,caching"]
+		self.call([*self.name_systems(), *wanted])
+
+	def begin_systems(self):
+		"""Make the other release beside the first steps, which leave a processor idle and wait for the network."""
+		if os.geteuid() or not shutil.which("debootstrap"):
+			return
+		try:
+			command = [*self.name_systems(), "--only-make"]
+			with open(os.path.join(self.build, "systems.log"), "w", encoding="utf-8") as log:
+				self.systems = subprocess.Popen(command, cwd=self.root, env=self.environ, stdout=log, stderr=log)
+		except (self.bootstrap.Failure, OSError) as e:
+			Logs.warn("the other release is made later: %s", e)
+
+	def name_systems(self):
+		return [self.prepare_cpython(), os.path.join("utils", "systems.py"), "--suites", "trixie"]
 
 	# ---- what they need
 
@@ -425,7 +444,9 @@ class Check:
 		# the tests of a file share what takes long to make, and tests/conftest.py has the longest files come first
 		at_once = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", "--durations=30", "-rs"]
 		pytest = [python, "-m", "pytest", "-o", "cache_dir=build/pytest-check"]
-		self.call([*pytest, *at_once, *options, *pattern])
+		# each module is compiled once, and not in each of thousands of processes
+		compiled = {"PYTHONPYCACHEPREFIX": os.path.join(self.build, "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
+		self.call([*pytest, *at_once, *options, *pattern], **compiled)
 
 	def fetch_waf(self, python):
 		"""The folder with the source distribution of Waf, which holds its tests and demos; PyPI's wheel does not."""

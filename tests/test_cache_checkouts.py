@@ -162,6 +162,39 @@ def make_checkouts(lab: Lab, *, checkouts: Sequence[str] = CHECKOUTS, **texts: s
 		(lab.folder / checkout / ".git").mkdir()
 
 
+ASSEMBLED = '#include "x.h"\n\t.text\nf:\n\tnop\n\t.long X\n\t.string __FILE__\n'
+
+
+def names_its_checkout(lab: Lab, line: str) -> bool:
+	"""Whether what a command makes names the first checkout, although a prefix map leaves it out."""
+	top = lab.folder / CHECKOUTS[0]
+	words = [*line.replace("TOP", str(top)).split(), f"-ffile-prefix-map={top}=."]
+	subprocess.run(words, cwd=top / "build", check=True)
+	return str(top).encode() in (top / "build" / "x.o").read_bytes()
+
+
+@each
+@pytest.mark.parametrize("language", ["", "-x assembler "])
+def test_assembler(cc: str, language: str, lab: Lab) -> None:
+	"""The switch serves assembler, too, if the maps reach all that an assembler writes. gcc 10 passes none to it."""
+	plain = "\t.text\nf:\n\tnop\n\t.long 1\n"
+	make_checkouts(lab, src__x_S=plain if language else ASSEMBLED, inc__x_h="#define X 1\n")
+	for words in ("-MD -I../inc -c ../src/x.S -o x.o", "-ITOP/inc -c TOP/src/x.S -o x.o"):
+		line = f"{cc} -g {language}{words}"
+		if names_its_checkout(lab, line):
+			for checkout in CHECKOUTS:
+				assert not share(lab, line, checkout, "build", maps="", **SHARED).startswith("hit")
+				until_shared(lab, line, checkout, "build", maps="", **SHARED)
+			continue
+		until_shared(lab, line, CHECKOUTS[0], "build", **SHARED)
+		assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("hit")
+		source = lab.folder / CHECKOUTS[1] / "src" / "x.S"
+		text = source.read_text()
+		source.write_text(text.replace("nop", "ret"))
+		assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("miss")
+		source.write_text(text)
+
+
 @each
 @pytest.mark.parametrize(
 	"line, folder",

@@ -93,7 +93,7 @@ class Campaign:
 					self.leave_out(real.package, why)
 					continue
 				try:
-					fetch([real.package], self.options.sources, self.progress.say)
+					fetch([real.package], self.options.sources, self.progress.say, patches={real.package: real.patches})
 				except Failed as e:
 					self.leave_out(real.package, "\n".join([str(e), *e.quote()]))
 					continue
@@ -173,7 +173,8 @@ def main() -> int:
 	try:
 		reals = choose({real.package: real for real in PROJECTS}, options.projects, "--projects")
 		if options.fetch:
-			fetch([real.package for real in reals], options.sources, Progress(sys.stderr).say)
+			patches = {real.package: real.patches for real in reals}
+			fetch(list(patches), options.sources, Progress(sys.stderr).say, patches=patches)
 			return 0
 		known = find_contenders(options.ccache)
 		if options.list:

@@ -1,11 +1,11 @@
-"""The sources of Debian's packages, as their authors wrote them, without Debian's patches."""
+"""The sources of Debian's packages, as their authors wrote them, with no patch of Debian's but those that are named."""
 
 import os
 import pathlib
 import re
 import shutil
 import subprocess
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from benchmark.mistake import Failed, Mistake
 
@@ -17,11 +17,18 @@ KEYS = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """The keys of Debian's releases, of later ones, too."""
 
 
-def fetch(packages: Sequence[str], folder: pathlib.Path, say: Callable[[str], None], suite: str = "") -> None:
+def fetch(
+	packages: Sequence[str],
+	folder: pathlib.Path,
+	say: Callable[[str], None],
+	suite: str = "",
+	patches: Optional[Mapping[str, Sequence[str]]] = None,
+) -> None:
 	"""
 	Download source packages into a folder, and unpack them there. Those that are there already stay as they are.
 
-	They are of this machine's release of Debian, or of the one that is named; that has a folder of its own there.
+	They are of this machine's release of Debian, or of the one that is named; that has a folder of its own there. Some
+	packages get these patches of Debian's.
 	"""
 	if not shutil.which("apt-get"):
 		raise Mistake("there is no apt-get, which fetches the sources of %s" % ", ".join(packages))
@@ -38,20 +45,31 @@ def fetch(packages: Sequence[str], folder: pathlib.Path, say: Callable[[str], No
 		if done.returncode:
 			raise Failed("apt-get source failed", "\n".join(done.stdout.splitlines()[-15:]))
 	for package in packages:
-		unpack(find_archive(package, archives), place)
+		wanted_patches = (patches or {}).get(package, ())
+		texts = [read_patch(name, find_archive(package, archives, "debian")) for name in wanted_patches]
+		unpack(find_archive(package, archives), place, texts)
 
 
-def find_archive(package: str, archives: pathlib.Path) -> str:
-	"""The archive of its authors' sources; empty if it is not there yet."""
+def find_archive(package: str, archives: pathlib.Path, whose: str = "orig") -> str:
+	"""The archive of its authors' sources, or of what Debian adds to them; empty if it is not there yet."""
 	for description in archives.glob("%s_*.dsc" % package):
-		for name in re.findall(r"\S+\.orig\.tar\.\w+$", description.read_text(errors="replace"), re.M):
+		for name in re.findall(r"\S+\.%s\.tar\.\w+$" % whose, description.read_text(errors="replace"), re.M):
 			if (archives / name).exists():
 				return str(archives / name)
 	return ""
 
 
-def unpack(archive: str, folder: pathlib.Path) -> None:
-	"""Unpack an archive, unless its topmost folder is there."""
+def read_patch(name: str, archive: str) -> bytes:
+	"""The text of one of Debian's patches."""
+	argv = ["tar", "-xOf", archive, "debian/patches/" + name]
+	found = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+	if found.returncode:
+		raise Mistake("there is no patch %s in %s: is it another release?" % (name, archive or "Debian's part"))
+	return found.stdout
+
+
+def unpack(archive: str, folder: pathlib.Path, patches: Sequence[bytes] = ()) -> None:
+	"""Unpack an archive and apply these patches, unless its topmost folder is there."""
 	listed = subprocess.run(["tar", "-tf", archive], stdout=subprocess.PIPE, encoding="utf-8", check=False)
 	if listed.returncode:
 		raise Mistake("%s is damaged: remove it, and try again" % archive)
@@ -60,6 +78,8 @@ def unpack(archive: str, folder: pathlib.Path) -> None:
 		part = folder / ("%s.%d.part" % (top, os.getpid()))
 		part.mkdir(parents=True)
 		subprocess.run(["tar", "-C", str(part), "-xf", archive], check=True)
+		for patch in patches:
+			subprocess.run(["patch", "-d", str(part / top), "-p1", "-s", "-f"], input=patch, check=True)
 		os.rename(part / top, folder / top)
 		part.rmdir()
 

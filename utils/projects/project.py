@@ -41,6 +41,8 @@ class Real(NamedTuple):
 	variables: Tuple[Tuple[str, str], ...] = ()
 	has_waf: bool = False
 	"""Whether it brings a Waf of its own."""
+	patches: Tuple[str, ...] = ()
+	"""Debian's patches without which it cannot be built."""
 
 	def missing(self) -> Optional[str]:
 		lacks = [program for program in self.needs if not shutil.which(program)]
@@ -172,9 +174,12 @@ PROJECTS = (
 		"lib/talloc/talloc.h",
 		with_waf("./buildtools/bin/waf", *SAMBA),
 		waf_builds("./buildtools/bin/waf", "--targets=smbclient"),
-		("flex", "bison", "xsltproc"),
-		"flex bison xsltproc docbook-xsl libgnutls28-dev libparse-yapp-perl libjansson-dev libreadline-dev zlib1g-dev",
+		("flex", "bison", "xsltproc", "patch"),
+		"flex bison xsltproc docbook-xsl patch libgnutls28-dev libparse-yapp-perl libjansson-dev libreadline-dev "
+		"zlib1g-dev",
 		STEADY,
 		has_waf=True,
+		# Debian removes a file whose licence it does not accept, and adds the table from it
+		patches=("heimdal-rfc3454.txt",),
 	),
 )

@@ -388,15 +388,15 @@ impl Cache {
             return;
         };
         let call = call(question, &question.argv, &program, &real);
-        if let Some((argv, bases)) = self.checkouts.share(&call, &wishes.bases, wishes.share_checkouts) {
-            if let Some(argv) = argv {
-                question.argv = argv;
-                question.is_mapped = true;
-            }
-            let mut wishes = (*wishes).clone();
-            wishes.bases = bases;
-            question.wishes = Arc::new(wishes);
+        let shared = self.checkouts.share(&call, &wishes.bases, wishes.share_checkouts);
+        let (argv, bases) = shared.unwrap_or_default();
+        if let Some(argv) = argv {
+            question.argv = argv;
+            question.is_mapped = true;
         }
+        let mut wishes = (*wishes).clone();
+        wishes.bases = bases;
+        question.wishes = Arc::new(wishes);
     }
 
     pub(super) fn understand(&self, question: &Question, file_view: &mut FileView) -> Result<Action, Uncached> {

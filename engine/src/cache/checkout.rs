@@ -30,6 +30,10 @@ const MOST: usize = 4096;
 /// gcc understands the option from version 8 on, clang from version 10 on. A driver of gcc has the names of its options.
 const OPTION: &[u8] = b"ffile-prefix-map=";
 const FIRST_CLANG: u32 = 10;
+/// How a driver of gcc passes a map to the assembler, in its specs. That of gcc 10 passes other options only.
+const PASSED_ON: &[u8] = b"{ffile-prefix-map=*:--debug-prefix-map";
+/// Known to replace names in all that its own assembler writes. clang 14 leaves the folder in the table of lines.
+const FIRST_ASSEMBLING_CLANG: u32 = 19;
 const LARGEST_DRIVER: u64 = 64 << 20;
 
 /// The identity of a program's file: device, inode, size and time.
@@ -50,6 +54,15 @@ pub fn replacements(share_checkouts: bool) -> impl Iterator<Item = String> {
     })
 }
 
+/// What a compiler's prefix maps replace.
+#[derive(Clone, Copy, Default)]
+struct Mapping {
+    /// Names in what it compiles.
+    compiled: bool,
+    /// Names in what it assembles.
+    assembled: bool,
+}
+
 type Found = Mutex<HashMap<Bytes, (Instant, Option<Bytes>)>>;
 
 /// What was found lately.
@@ -57,7 +70,7 @@ type Found = Mutex<HashMap<Bytes, (Instant, Option<Bytes>)>>;
 pub struct Checkouts {
     folders: Found,
     builds: Found,
-    compilers: Mutex<HashMap<PathBuf, (Identity, bool)>>,
+    compilers: Mutex<HashMap<PathBuf, (Identity, Mapping)>>,
 }
 
 impl Checkouts {
@@ -68,7 +81,13 @@ impl Checkouts {
             return None;
         }
         let roots = |folder: &[u8], paths: &[&[u8]]| self.roots(folder, paths, bases, share_checkouts);
-        call.share(roots, |compiler| self.maps_prefixes(compiler, call.real))
+        call.share(roots, |compiler, assembles| {
+            let mapping = self.mapping(compiler, call.real);
+            match assembles {
+                true => mapping.assembled,
+                false => mapping.compiled,
+            }
+        })
     }
 
     /// The folders that a command may leave out, each once, in an order that does not depend on their names. The first of its
@@ -126,26 +145,41 @@ impl Checkouts {
         (Some(theirs), build.into_iter().chain(outer).collect())
     }
 
-    /// Whether a compiler understands the option, as far as its installation shows.
-    pub fn maps_prefixes(&self, compiler: Compiler, real: &Path) -> bool {
-        let Ok(status) = fs::metadata(real) else { return false };
+    /// What a compiler's prefix maps replace, as far as its installation shows.
+    fn mapping(&self, compiler: Compiler, real: &Path) -> Mapping {
+        let Ok(status) = fs::metadata(real) else {
+            return Mapping::default();
+        };
         let identity = (status.dev(), status.ino(), status.size(), status.mtime());
         let mut compilers = self.compilers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, maps)) = compilers.get(real) {
+        if let Some((known, mapping)) = compilers.get(real) {
             if *known == identity {
-                return *maps;
+                return *mapping;
             }
         }
-        let maps = match compiler {
-            Compiler::Gcc if status.size() > LARGEST_DRIVER => false,
-            Compiler::Gcc => fs::read(real).is_ok_and(|bytes| memmem::find(&bytes, OPTION).is_some()),
-            Compiler::Clang => clang_version(real).is_some_and(|version| version >= FIRST_CLANG),
+        let mapping = match compiler {
+            Compiler::Gcc if status.size() > LARGEST_DRIVER => Mapping::default(),
+            Compiler::Gcc => {
+                let driver = fs::read(real).unwrap_or_default();
+                let holds = |part| memmem::find(&driver, part).is_some();
+                Mapping {
+                    compiled: holds(OPTION),
+                    assembled: holds(PASSED_ON),
+                }
+            }
+            Compiler::Clang => {
+                let is_since = |first| clang_version(real).is_some_and(|version| version >= first);
+                Mapping {
+                    compiled: is_since(FIRST_CLANG),
+                    assembled: is_since(FIRST_ASSEMBLING_CLANG),
+                }
+            }
         };
         if compilers.len() >= MOST {
             compilers.clear();
         }
-        compilers.insert(real.to_path_buf(), (identity, maps));
-        maps
+        compilers.insert(real.to_path_buf(), (identity, mapping));
+        mapping
     }
 }
 
@@ -233,9 +267,11 @@ mod tests {
     fn an_installed_compiler_is_asked_what_it_understands() {
         let known = Checkouts::default();
         let gcc = fs::canonicalize("/usr/bin/gcc").unwrap();
-        assert!(known.maps_prefixes(Compiler::Gcc, &gcc));
-        assert!(known.maps_prefixes(Compiler::Gcc, &gcc));
-        assert!(!known.maps_prefixes(Compiler::Gcc, Path::new("/usr/bin/true")));
-        assert!(!known.maps_prefixes(Compiler::Clang, Path::new("/usr/bin/true")));
+        assert!(known.mapping(Compiler::Gcc, &gcc).compiled);
+        assert!(known.mapping(Compiler::Gcc, &gcc).compiled);
+        for compiler in [Compiler::Gcc, Compiler::Clang] {
+            let other = known.mapping(compiler, Path::new("/usr/bin/true"));
+            assert!(!other.compiled && !other.assembled);
+        }
     }
 }

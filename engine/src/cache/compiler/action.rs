@@ -289,11 +289,12 @@ impl Word {
 impl Call<'_> {
     /// The command line with prefix maps, if what it makes could not be shared without them, and the folders that it may
     /// leave out. `None` if it leaves out none. `roots` finds these folders for the command's own folder and its paths,
-    /// of which the first is the source. `maps` says whether the compiler understands a map.
+    /// of which the first is the source. `maps` says whether the compiler's maps reach all that it writes, for a compile and
+    /// for a call of the assembler.
     pub fn share(
         &self,
         roots: impl FnOnce(&[u8], &[&[u8]]) -> Vec<Root>,
-        maps: impl Fn(Compiler) -> bool,
+        maps: impl Fn(Compiler, bool) -> bool,
     ) -> Option<(Option<Strings>, Vec<Bytes>)> {
         let read = |name: &[u8]| self.read(name);
         let (_, line, _) = understand(self, &read).ok()?;
@@ -303,10 +304,14 @@ impl Call<'_> {
             .filter(|path| path.starts_with(b"/"));
         let paths: Vec<&[u8]> = iter::once(&line.source[..]).chain(absolute).collect();
         let folder = self.told_folder(&line);
+        let assembles = line.language.is_assembler();
+        if assembles && !maps(line.compiler, true) {
+            return None;
+        }
         let roots = roots(folder, &paths);
         let mut words = sharing::missing_maps(&line, folder, &roots, tells_folder(&line));
         let folders: Vec<Bytes> = roots.into_iter().map(|root| root.folder).collect();
-        if words.is_empty() || !maps(line.compiler) {
+        if words.is_empty() || !maps(line.compiler, assembles) {
             let is_shared = !sharing::bases(&line, folder, &folders).is_empty();
             return is_shared.then_some((None, folders));
         }

@@ -82,6 +82,10 @@ impl Language {
         find(NAMES, name)
     }
 
+    pub fn is_assembler(self) -> bool {
+        matches!(self, Assembler | PlainAssembler)
+    }
+
     /// Whether a compiler can check a source of this language without making a file.
     pub fn is_checked(self) -> bool {
         matches!(self, C | Fortran | Header)

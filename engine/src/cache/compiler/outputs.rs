@@ -218,7 +218,7 @@ fn path_beside(line: &Line, side: Side) -> Bytes {
 
 fn beside(line: &Line, side: Side) -> Option<Output> {
     let compiles = !matches!(line.stage, Stage::Preprocess | Stage::Check) && !line.precompiles;
-    let assembles = matches!(line.language, Language::Assembler | Language::PlainAssembler);
+    let assembles = line.language.is_assembler();
     let gcc = line.compiler == Compiler::Gcc;
     let makes = match side {
         Side::Debug => compiles && (line.stage == Stage::Object || !gcc),

@@ -7,6 +7,8 @@
 //! A compiler compares prefixes as texts, not as paths: a map of `/w` also changes `/work/x.h`. So how the names of bases begin
 //! counts, too.
 
+use memchr::memmem;
+
 use super::language::Language;
 use super::line::{Kind, Line, Word};
 use super::neutral;
@@ -180,12 +182,19 @@ fn map(root: &Root) -> Word {
     }
 }
 
+/// Whether the assembler is the one to which the compiler is known to pass its maps.
+fn is_assembled_by_own(line: &Line) -> bool {
+    let is_about =
+        |word: &Word| memmem::find(&word.option, b"integrated-as").is_some() || word.option.starts_with(b"-B");
+    line.stage == Stage::Object && !line.words.iter().any(is_about)
+}
+
 /// Whether what the command makes is known well enough.
 fn can_be_shared(line: &Line) -> bool {
-    // Not all drivers have mapped the paths that assemblers write. Names are replaced in messages, but not in printed
-    // output.
+    // Names are replaced in messages, but not in printed output.
     let is_printed = outputs::prints(line) != Prints::Messages;
-    let is_mapped = line.language == Language::C && !line.is_bound() || line.is_header_of_gcc();
+    let is_compiled = line.language == Language::C || line.language.is_assembler() && is_assembled_by_own(line);
+    let is_mapped = is_compiled && !line.is_bound() || line.is_header_of_gcc();
     is_mapped && !line.tells && !is_printed
 }
 
