@@ -239,17 +239,18 @@ impl Peaks {
     }
 }
 
-/// The last day of the oldest quarter, and how many are to go.
+/// The last day of the oldest quarter, and how many of that day are to go.
 fn oldest_quarter(mut days: Vec<u32>) -> (u32, usize) {
     let quarter = days.len() / 4;
-    let (_, oldest, _) = days.select_nth_unstable(quarter);
-    (*oldest, quarter + 1)
+    let (older, oldest, _) = days.select_nth_unstable(quarter);
+    let of_that_day = older.iter().filter(|day| *day == oldest).count() + 1;
+    (*oldest, of_that_day)
 }
 
 fn is_dropped(day: u32, oldest: u32, left: &mut usize) -> bool {
-    let is_dropped = day <= oldest && *left > 0;
-    *left -= usize::from(is_dropped);
-    is_dropped
+    let is_among = day == oldest && *left > 0;
+    *left -= usize::from(is_among);
+    day < oldest || is_among
 }
 
 fn decode(bytes: &[u8]) -> Result<Peaks, Malformed> {
@@ -403,7 +404,10 @@ mod tests {
         }
         assert!(peaks.len() <= MOST_COMMANDS && peaks.len() > MOST_COMMANDS / 2);
         assert!(peaks.commands.contains_key(&u64::from(count - 1)));
-        assert!(!peaks.commands.contains_key(&0));
+        // No older day stays while one of a newer day goes.
+        let oldest = peaks.commands.values().map(|peak| peak.day).min();
+        assert_eq!(oldest, Some(8));
+        assert_eq!(peaks.len(), MOST_COMMANDS - MOST_COMMANDS / 4);
         assert_eq!(peaks.words.len(), peaks.len());
     }
 
