@@ -212,6 +212,18 @@ def test_changed_waf(resident: Callable[..., Resident], tmp_path: pathlib.Path) 
 	assert "Coming into" in made.settle("build", env=env).stdout
 
 
+def test_where_compiled_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
+	"""Beside their sources, or in the folder of ``PYTHONPYCACHEPREFIX``. Sources in such a folder's neighbour count."""
+	from waflib_extras.resident import server
+
+	assert server.is_compiled("/tree/__pycache__")
+	assert not server.is_compiled("/compiled/tree")
+	monkeypatch.setattr(sys, "pycache_prefix", "/compiled")
+	assert server.is_compiled("/tree/__pycache__")
+	assert server.is_compiled("/compiled") and server.is_compiled("/compiled/tree")
+	assert not server.is_compiled("/compiled-not/tree")
+
+
 def test_modules_that_are_compiled_again(resident: Callable[..., Resident], tmp_path: pathlib.Path) -> None:
 	"""The resident stays when other processes write or remove the compiled form of unchanged modules."""
 	import compileall

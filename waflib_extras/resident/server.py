@@ -75,8 +75,10 @@ class Start(memo.Memo):
 
 
 def is_compiled(path: str) -> bool:
-	"""Tell whether this is the name of a folder with compiled modules."""
-	return os.path.basename(path) == "__pycache__"
+	"""Tell whether this is the name of a folder with compiled modules. ``PYTHONPYCACHEPREFIX`` may move them."""
+	moved = sys.pycache_prefix
+	is_moved = moved and (path + os.sep).startswith(os.path.join(os.path.abspath(moved), ""))
+	return bool(is_moved) or os.path.basename(path) == "__pycache__"
 
 
 def leave_out(names: Optional[List[str]]) -> Optional[List[str]]:
