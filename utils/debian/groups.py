@@ -26,7 +26,10 @@ GROUPS: Dict[str, Group] = {
 		),
 		"observed or test_cache_parked",
 	),
-	"caching": Group(("test_cache.py", "test_cache_results.py", "test_wafcc.py", "test_waf_wafcc.py"), "test_cache.py"),
+	"caching": Group(
+		("test_cache.py", "test_cache_checkouts.py", "test_cache_results.py", "test_wafcc.py", "test_waf_wafcc.py"),
+		"test_cache.py or test_assembler",
+	),
 	"prefork": Group(
 		("test_prefork_builds.py", "test_prefork_commands.py", "test_prefork_options.py", "test_prefork_accidents.py"),
 		"test_prefork_builds",
