@@ -38,6 +38,7 @@ Other sizes, compilers and contenders: utils/bench.py --help
 """
 
 FUZZING = 3  # seconds for each decoder
+PATIENCE = 1800  # seconds for the root folder of another release, which comes from the network
 THOROUGH = ("fuzz", "pypy", "systems")  # steps that are left for --all and for CI
 
 # Tests that run on CPython only. In most of them, programs do the work, and not our Python code. The others start Waf
@@ -267,18 +268,17 @@ class Check:
 
 	def step_systems(self):
 		"""Some tests on another release of Debian, with its compilers and its libc."""
-		if os.geteuid():
-			raise LeftOut("root makes other systems: run it as root")
-		if not shutil.which("debootstrap"):
-			raise LeftOut("apt-get install debootstrap")
+		lacks = self.find_lack_for_systems()
+		if lacks:
+			raise LeftOut(lacks)
 		if self.systems:
-			self.systems.wait()  # if it failed, the same comes now, and is seen
+			self.await_systems(self.systems)
 		wanted = ["--few", "--users", "user", "--tests", "parking,observing,caching"]
 		self.call([*self.name_systems(), *wanted])
 
 	def begin_systems(self):
 		"""Make the other release beside the first steps, which leave a processor idle and wait for the network."""
-		if os.geteuid() or not shutil.which("debootstrap"):
+		if self.find_lack_for_systems():
 			return
 		try:
 			command = [*self.name_systems(), "--only-make"]
@@ -286,6 +286,21 @@ class Check:
 				self.systems = subprocess.Popen(command, cwd=self.root, env=self.environ, stdout=log, stderr=log)
 		except (self.bootstrap.Failure, OSError) as e:
 			Logs.warn("the other release is made later: %s", e)
+
+	@staticmethod
+	def await_systems(making):
+		"""Wait until the other release is made. If making it failed, the step itself tries again, and shows why."""
+		try:
+			making.wait(PATIENCE)
+		except subprocess.TimeoutExpired:
+			making.terminate()  # it ends what it has started
+			raise Failed("the other release is not made in %d s: see build/systems.log" % PATIENCE) from None
+
+	@staticmethod
+	def find_lack_for_systems():
+		if os.geteuid():
+			return "root makes other systems: run it as root"
+		return "" if shutil.which("debootstrap") else "apt-get install debootstrap"
 
 	def name_systems(self):
 		return [self.prepare_cpython(), os.path.join("utils", "systems.py"), "--suites", "trixie"]

@@ -195,6 +195,19 @@ def test_assembler(cc: str, language: str, lab: Lab) -> None:
 		source.write_text(text)
 
 
+@pytest.mark.parametrize("option", ["", "-gz ", "-Wa,--compress-debug-sections "])
+def test_an_assembler_that_ignores_maps(option: str, lab: Lab) -> None:
+	"""gcc finds its assembler by a variable, too. What that leaves of a folder's name is not shared."""
+	make_checkouts(lab, src__x_S=ASSEMBLED, inc__x_h="#define X 1\n")
+	script = 'for word; do shift; case "$word" in --debug-prefix-map) drop=1; continue;; esac\n'
+	script += 'if [ "$drop" ]; then drop=; else set -- "$@" "$word"; fi; done\n'
+	other = lab.write("other/as", f'#!/bin/sh\ndrop=\n{script}exec {shutil.which("as")} "$@"\n')
+	other.chmod(0o755)
+	line = f"gcc -g {option}-I../inc -c ../src/x.S -o x.o"
+	for checkout in (*CHECKOUTS, *CHECKOUTS):
+		lab.same(line, f"{checkout}/build", COMPILER_PATH=str(other.parent), **SHARED)
+
+
 @each
 @pytest.mark.parametrize(
 	"line, folder",

@@ -68,6 +68,15 @@ def read_patch(name: str, archive: str) -> bytes:
 	return found.stdout
 
 
+def apply(patch: bytes, folder: pathlib.Path) -> None:
+	if not shutil.which("patch"):
+		raise Mistake("patch is missing: apt-get install patch")
+	argv = ["patch", "-d", str(folder), "-p1", "-s", "-f"]
+	done = subprocess.run(argv, input=patch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+	if done.returncode:
+		raise Failed("a patch of Debian's does not fit %s" % folder, done.stdout.decode(errors="replace"))
+
+
 def unpack(archive: str, folder: pathlib.Path, patches: Sequence[bytes] = ()) -> None:
 	"""Unpack an archive and apply these patches, unless its topmost folder is there."""
 	listed = subprocess.run(["tar", "-tf", archive], stdout=subprocess.PIPE, encoding="utf-8", check=False)
@@ -79,7 +88,7 @@ def unpack(archive: str, folder: pathlib.Path, patches: Sequence[bytes] = ()) ->
 		part.mkdir(parents=True)
 		subprocess.run(["tar", "-C", str(part), "-xf", archive], check=True)
 		for patch in patches:
-			subprocess.run(["patch", "-d", str(part / top), "-p1", "-s", "-f"], input=patch, check=True)
+			apply(patch, part / top)
 		os.rename(part / top, folder / top)
 		part.rmdir()
 

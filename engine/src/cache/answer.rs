@@ -394,9 +394,11 @@ impl Cache {
             question.argv = argv;
             question.is_mapped = true;
         }
-        let mut wishes = (*wishes).clone();
-        wishes.bases = bases;
-        question.wishes = Arc::new(wishes);
+        if bases != wishes.bases {
+            let mut wishes = (*wishes).clone();
+            wishes.bases = bases;
+            question.wishes = Arc::new(wishes);
+        }
     }
 
     pub(super) fn understand(&self, question: &Question, file_view: &mut FileView) -> Result<Action, Uncached> {

@@ -182,10 +182,14 @@ fn map(root: &Root) -> Word {
     }
 }
 
-/// Whether the assembler is the one to which the compiler is known to pass its maps.
+/// Whether the assembler is the one to which the compiler is known to pass its maps. A variable may name another one, which
+/// ignores them. So a name that is left in the object must be found there: it must not be compressed.
 fn is_assembled_by_own(line: &Line) -> bool {
-    let is_about =
-        |word: &Word| memmem::find(&word.option, b"integrated-as").is_some() || word.option.starts_with(b"-B");
+    let is_about = |word: &Word| {
+        let holds = |part: &[u8]| memmem::find(&[&word.option[..], &word.operand].concat(), part).is_some();
+        let begins = |with: &[u8]| word.option.starts_with(with);
+        holds(b"integrated-as") || holds(b"compress") || begins(b"-B") || begins(b"-gz")
+    };
     line.stage == Stage::Object && !line.words.iter().any(is_about)
 }
 
