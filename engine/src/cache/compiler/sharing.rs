@@ -186,9 +186,9 @@ fn map(root: &Root) -> Word {
 /// ignores them. So a name that is left in the object must be found there: it must not be compressed.
 fn is_assembled_by_own(line: &Line) -> bool {
     let is_about = |word: &Word| {
-        let holds = |part: &[u8]| memmem::find(&[&word.option[..], &word.operand].concat(), part).is_some();
-        let begins = |with: &[u8]| word.option.starts_with(with);
-        holds(b"integrated-as") || holds(b"compress") || begins(b"-B") || begins(b"-gz")
+        let word = [&word.option[..], &word.operand].concat();
+        let holds = |part: &[u8]| memmem::find(&word, part).is_some();
+        holds(b"integrated-as") || holds(b"compress") || word.starts_with(b"-B") || word.starts_with(b"-gz")
     };
     line.stage == Stage::Object && !line.words.iter().any(is_about)
 }
@@ -297,6 +297,10 @@ mod tests {
             ("-c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], ""),
             ("-g -c -ffile-prefix-map=/a=A /a/x.c", "/b", &["/a", "/b"], "/b=.2"),
             ("-flto -c /a/x.c", "/b", &["/a"], ""),
+            ("-g -c /a/x.S", "/b", &["/a"], "/a=."),
+            ("-g -gz -c /a/x.S", "/b", &["/a"], ""),
+            ("-g -Wa,--compress-debug-sections -c /a/x.S", "/b", &["/a"], ""),
+            ("-g -Bbin -c /a/x.S", "/b", &["/a"], ""),
             ("-x c-header /a/x.h", "/a", &["/a"], "/a=."),
             (
                 "-g -x c-header -include /a/x.h /b/x.c",
