@@ -82,7 +82,7 @@ def test_folder_that_is_moved_aside(tmp_path: pathlib.Path) -> None:
 def test_contenders_with_caches_of_their_own() -> None:
 	"""Waf's tools for caching are contenders, with a cache of their own and no wrapper."""
 	for name, cache, more in (
-		("waf+wafcc", "EngineCache", {"precompile", "price"}),
+		("waf+wafcc", "EngineCache", {"edit", "precompile", "price"}),
 		("waf+wafcache", "Wafcache", set()),
 	):
 		found = contender.find_contender(name)

@@ -1,7 +1,7 @@
 """
 Shared by the programs that look for wrong answers and for harm.
 
-These are ``fuzzcache.py``, ``fuzzwaf.py``, ``fuzzobserve.py`` and ``faults.py``.
+These are ``fuzzcache.py``, ``fuzzedits.py``, ``fuzzwaf.py``, ``fuzzobserve.py`` and ``faults.py``.
 """
 
 import argparse

@@ -41,7 +41,7 @@ ENGINE_FLOORS = (
 	("cache/store", "cache/story"),
 	("cache/compiler",),
 	("cache/lookup",),
-	("cache/remote",),
+	("cache/preamble", "cache/remote"),
 	("cache",),
 	("park", "tier"),
 	("server",),

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
 from . import servers
-from .builder import COMPILING, PRECOMPILE, PRICE
+from .builder import COMPILING, EDIT, PRECOMPILE, PRICE
 from .hosts import Host
 from .mistake import Failed
 from .service import Engine, find_engine
@@ -57,6 +57,10 @@ class CompilerCache:
 		"""The number of commands for which it had no answer; None if it does not count them."""
 		return None
 
+	def lessons(self) -> Optional[int]:
+		"""How often it has prepared for a source that is edited; None if it does no such thing."""
+		return None
+
 	def ask(self, *args: str) -> str:
 		"""The output of its own command line."""
 		env = dict(self.base, **self.environment)
@@ -89,7 +93,7 @@ class Ccache(CompilerCache):
 	"""ccache, with no settings but its own defaults."""
 
 	program = "ccache"
-	abilities = COMPILING | {PRICE, PRECOMPILE}
+	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT}
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
@@ -138,10 +142,12 @@ class Wafcc(CompilerCache):
 	"""Ours, with an engine of its own."""
 
 	program = "wafcc"
-	abilities = COMPILING | {PRICE, PRECOMPILE}
+	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT}
 	remedy = ": run cargo build --release in engine"
 	programs: Optional[str] = None
 	"""The folder of another build of it."""
+	settings: Dict[str, str] = {}
+	"""Variables of its engine."""
 
 	@classmethod
 	def find(cls) -> Optional[str]:
@@ -154,7 +160,7 @@ class Wafcc(CompilerCache):
 		super().__init__(folder, env)
 		# no settings of the user's, and the default store, so that its engine has the runtime folder that we know
 		places = {"XDG_CACHE_HOME": folder, "XDG_CONFIG_HOME": os.path.join(folder, "none")}
-		self.engine = Engine(folder, env, programs=self.programs, **places)
+		self.engine = Engine(folder, env, programs=self.programs, **places, **self.settings)
 		self.environment = self.engine.environment
 
 	@classmethod
@@ -178,8 +184,25 @@ class Wafcc(CompilerCache):
 		self.engine.remove()
 
 
+class Learning(Wafcc):
+	"""Ours, with preambles: it reads the headers of an edited source once."""
+
+	abilities = frozenset((EDIT,))
+	settings = {"WAFCC_PREAMBLES": "auto"}
+
+	def lessons(self) -> int:
+		told = self.counts()["preambles"]
+		return int(told["made"]) + sum(map(int, told["refused"].values()))
+
+
 class EngineCache(Wafcc):
 	"""Our engine's cache without the wrapper: the build system asks it."""
+
+	wraps = False
+
+
+class LearningEngine(Learning):
+	"""The same without the wrapper."""
 
 	wraps = False
 
@@ -199,4 +222,4 @@ class Wafcache(CompilerCache):
 		return None  # it comes with Waf
 
 
-CACHES = {cache.program: cache for cache in (Ccache, Sccache, Wafcc)}
+CACHES = {**{cache.program: cache for cache in (Ccache, Sccache, Wafcc)}, "wafcc-preambles": Learning}

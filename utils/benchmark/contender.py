@@ -19,6 +19,7 @@ from .builder import (
 	BUILD,
 	CLIENT,
 	CONFIGURE,
+	EDIT,
 	FAR,
 	LARGE,
 	NEIGHBOR,
@@ -30,7 +31,7 @@ from .builder import (
 	UNITY,
 	Builder,
 )
-from .cache import CACHES, CompilerCache, EngineCache, Wafcache, Wafcc
+from .cache import CACHES, CompilerCache, EngineCache, LearningEngine, Wafcache, Wafcc
 from .far import FAR_CACHES, FarEngineCache
 from .filesystems import FILE_SYSTEMS
 from .hit import MANY, Nothing, Single, Socket
@@ -73,7 +74,7 @@ class Waf(Builder):
 	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
 
 	runs_python = True
-	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR, BATCH, PRICE))
+	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR, BATCH, PRICE, EDIT))
 	options: Sequence[str] = ()
 
 	def __init__(
@@ -303,7 +304,7 @@ class Ninja(Builder):
 	"""ninja, with the project's own build file."""
 
 	program = "ninja"
-	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR, PRICE, PRECOMPILE))
+	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR, PRICE, PRECOMPILE, EDIT))
 
 	def prepare(self, run: "Run") -> None:
 		text = rebind(run.project.read("build.ninja"), NINJA_FOLDER, run.folder)
@@ -417,6 +418,7 @@ BUILDERS: Dict[str, Builder] = {
 	"resident-without-prestart": Unstarted("resident"),
 	"waf+wafcc": Waf("prefork", "wafcc", can=Waf.abilities | {PRECOMPILE}),
 	"waf+wafcc-serve": Waf("prefork", "wafcc"),
+	"waf+wafcc-preambles": Waf("prefork", "wafcc", can=(EDIT,)),
 	"waf+wafcc-resident": ResidentWaf("prefork", "wafcc", "large", "resident"),
 	"waf+wafcache": Waf("cached_builds", is_foreign=True),
 	"waf-batched_cc": Waf("batched_cc", can=(BATCH,), note="Waf's own tool, of C and C++ only", is_foreign=True),
@@ -454,6 +456,7 @@ BUILDERS: Dict[str, Builder] = {
 OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 	"waf+wafcc": EngineCache,
 	"waf+wafcc-serve": FarEngineCache,
+	"waf+wafcc-preambles": LearningEngine,
 	"waf+wafcc-resident": EngineCache,
 	"waf+wafcache": Wafcache,
 	"socket": EngineCache,
@@ -470,7 +473,8 @@ BY_NAME = (
 DEFAULT = (
 	*("waf", "waf-nopool", "prefork", "resident", "resident-large", "waf-batched_cc", "waf-batch", "prefork-batch"),
 	*("ninja", "make", "xargs", "bare", "waf+ccache", "waf+wafcache", "waf+wafcc"),
-	*("ninja+ccache", "ninja+sccache", "ninja+wafcc", *NEIGHBORS, *SPAWNERS),
+	*("ninja+ccache", "ninja+sccache", "ninja+wafcc", "ninja+wafcc-preambles", "waf+wafcc-preambles"),
+	*(*NEIGHBORS, *SPAWNERS),
 	*("single+ccache", "single+sccache", "single+wafcc", "socket", "pipelined", "single", "nothing", "large"),
 	*("unity-none", "unity-upstream", "unity", "unity-large", "unity-resident", "unity-prefork"),
 	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),

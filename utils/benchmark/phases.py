@@ -12,6 +12,7 @@ import subprocess
 import time
 from typing import Callable, Sequence
 
+from .editing import Edits
 from .foreground import Foreground
 from .hit import PARTS
 from .large import Sizes, check_done
@@ -175,6 +176,11 @@ def build_with_precompiled_header(run: Run) -> None:
 			expect_same(*checkouts.find_different())
 	finally:
 		checkouts.close()
+
+
+def build_edits(run: Run) -> None:
+	"""Edit sources again and again, and build after each edit."""
+	Edits(run).take()
 
 
 def take_prices(run: Run) -> None:

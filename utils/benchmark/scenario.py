@@ -6,7 +6,7 @@ To add one, add a row to SCENARIOS, and to ``phases`` those that are not there y
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import builder, workshop
+from . import builder, editing, workshop
 from . import phases as do
 from .price import flag_sets
 from .project import NAP, SHAPES
@@ -118,6 +118,19 @@ SCENARIOS = {
 			"everything into a new folder, and after two edits of one source, with files compiled together",
 			(do.build_together,),
 			needs=builder.UNITY,
+		),
+		Scenario(
+			"edit",
+			"one source of real C++ code, in which a function body was edited, per edit",
+			(do.build_edits,),
+			needs=builder.EDIT,
+			project=workshop.PROJECT,
+			note=(
+				"the mean of some sources and %d edits of each. %d edits of each source come before, and caches get "
+				"the time to learn from them"
+			)
+			% (editing.MEASURED, editing.UNMEASURED),
+			counts="sources",
 		),
 		Scenario(
 			"flags",
@@ -313,6 +326,7 @@ SCENARIOS = {
 DEFAULT = ("full", "noop", "onefile")
 COMMANDS = {
 	"configure": 133,
+	"edit": 8,
 	"precompiled": 40,
 	"client": 2000,
 	"curve": 20,

@@ -14,7 +14,6 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::audit::Due;
 use super::compiler::action::{Action, Call, Knowledge};
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
@@ -25,7 +24,9 @@ use super::lookup::entry::{Content, Entry, Print};
 use super::lookup::flight::{Flight, Joined};
 use super::lookup::inputs::Inputs;
 use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
+use super::prepare::{Begun, AFTER_HEADERS, NOT_AFTER_HEADERS};
 use super::remote::foreign::{Declaration, Origin, Refusal, Stored};
+use super::rerun::Due;
 use super::search::{Search, Searched};
 use super::store::{Blob, EntryRef};
 use super::tally::{is_of_configure, Counter};
@@ -199,12 +200,41 @@ pub struct Ticket {
     pub(super) reasons: Reasons,
     /// Set if there is an entry, and the command runs only to be compared with it.
     pub(super) audited: Option<Box<Audited>>,
+    /// Set if the compile begins after its headers, with its outputs elsewhere.
+    pub(super) begun: Option<Box<Begun>>,
+    /// The attempt to do that, if it was no use.
+    pub(super) failed: Option<Box<Begun>>,
 }
 
 impl Ticket {
     /// The command line to run, if it is not the client's.
     pub fn argv(&self) -> Option<&Strings> {
-        self.question.is_mapped.then_some(&self.question.argv)
+        match &self.begun {
+            Some(begun) => Some(&begun.elsewhere.argv),
+            None => self.question.is_mapped.then_some(&self.question.argv),
+        }
+    }
+
+    /// The plain command line, if another one is to be run first.
+    pub fn plain_argv(&self) -> Option<&Strings> {
+        self.begun.as_ref().map(|_| &self.question.argv)
+    }
+
+    /// The plain command is to be run. Returns the attempt that would have run in its place.
+    pub(super) fn take_attempt(&mut self) -> Option<Box<Begun>> {
+        let begun = self.begun.take()?;
+        self.reasons.replace(AFTER_HEADERS, NOT_AFTER_HEADERS);
+        Some(begun)
+    }
+
+    /// The plain command is to be run, because the attempt has failed.
+    pub fn note_failure(&mut self) {
+        self.failed = self.take_attempt();
+    }
+
+    /// The plain command is to be run, for another reason.
+    pub fn forgo_attempt(&mut self) {
+        self.take_attempt();
     }
 
     /// The message to the client.
@@ -363,7 +393,16 @@ impl Cache {
         }
         let of_tiers = of_tiers.into_iter().chain(not_asked.map(|not_asked| not_asked.words));
         of_tiers.for_each(|words| missed.reasons.add(words));
+        let is_asked_plainly = audited.is_some() || question.wishes.recache;
+        let begun = match is_asked_plainly {
+            false => self.begin_after_headers(&question, &action, &key, file_view),
+            true => None,
+        };
+        let of_preamble = self.words_on_preamble(begun.is_some(), &key, &question);
+        of_preamble.into_iter().for_each(|words| missed.reasons.add(words));
         let ticket = Ticket {
+            begun: begun.map(Box::new),
+            failed: None,
             reasons: missed.reasons,
             question,
             action,
@@ -525,7 +564,7 @@ impl Cache {
 
     /// Puts an entry's outputs in their places. An error names the output whose place cannot be used, or is `None` if the
     /// entry is not usable. An entry of this machine needs no `destinations`.
-    fn restore_outputs(
+    pub(super) fn restore_outputs(
         &self,
         entry: &Entry,
         question: &Question,

@@ -10,9 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
-use super::keep::{Collected, Ended};
+use super::keep::{Collected, Ended, NotStored, Stored};
 use super::lookup::claim::Claim;
-use super::lookup::inputs::Inputs;
 use super::Cache;
 use crate::facts::file_view::FileView;
 use crate::observe::trace::TraceRegion;
@@ -50,18 +49,9 @@ pub enum Job {
 }
 
 pub enum Done {
-    Answered {
-        who: u64,
-        answer: Answer,
-    },
-    Kept {
-        who: u64,
-        kept: Result<Option<Inputs>, Unkept>,
-    },
-    Other {
-        who: u64,
-        result: Result<Vec<u8>, String>,
-    },
+    Answered { who: u64, answer: Answer },
+    Kept { who: u64, kept: Result<Stored, NotStored> },
+    Other { who: u64, result: Result<Vec<u8>, String> },
 }
 
 /// The queue of jobs. It is no channel, because a shared receiver is behind a lock: a thread that takes a job would wake
@@ -344,7 +334,7 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
                 Some(driver) => driver.complete(parts),
                 None => parts.concat(),
             };
-            let collected = cache.collect(*ticket, &ended);
+            let collected = cache.collect(ticket, &ended);
             let is_awaited = collected.as_ref().is_ok_and(Collected::is_awaited);
             // If the client has given up, another command may have written the files that were read, so nothing is
             // stored. A client that waits for the stored result may give up until it is stored.
@@ -353,25 +343,35 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
             }
             match collected {
                 Ok(collected) if is_awaited => {
-                    let kept = cache.store(collected);
+                    let kept = cache.store(collected, &claim);
                     if claim.answer() {
                         reports.put(Done::Kept { who, kept });
                     }
                 }
-                Ok(collected) => {
+                Ok(mut collected) => {
                     shared.count_unstored(1);
-                    reports.put(Done::Kept { who, kept: Ok(None) });
-                    if let Err(unkept) = cache.store(collected) {
+                    let stored = Stored {
+                        inputs: None,
+                        due: collected.take_due(),
+                    };
+                    reports.put(Done::Kept { who, kept: Ok(stored) });
+                    if let Err(NotStored::Unkept(unkept)) = cache.store(collected, &claim) {
                         log::debug!("not stored: {}", unkept.words);
                     }
                     shared.count_unstored(-1);
                 }
-                Err(unkept) => reports.put(Done::Kept { who, kept: Err(unkept) }),
+                Err(not_stored) => reports.put(Done::Kept {
+                    who,
+                    kept: Err(not_stored),
+                }),
             }
         }
-        (Job::Keep { who, .. }, Err(words)) => {
-            let kept = Err(Unkept::new(UnstoredReason::StoreFailed, words));
-            reports.put(Done::Kept { who, kept });
+        (Job::Keep { who, mut ticket, .. }, Err(words)) => {
+            let kept = match ticket.take_attempt() {
+                Some(_) => NotStored::Again(ticket),
+                None => NotStored::Unkept(Unkept::new(UnstoredReason::StoreFailed, words)),
+            };
+            reports.put(Done::Kept { who, kept: Err(kept) });
         }
         (Job::Leave(left), Ok(cache)) => cache.leave(&left.0, &left.1),
         (Job::Write, Ok(cache)) => cache.flush(),

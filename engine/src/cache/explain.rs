@@ -45,6 +45,11 @@ impl Reasons {
         Reasons { words, more: 0 }
     }
 
+    pub(super) fn replace(&mut self, words: &str, by: &str) {
+        let same = self.words.iter_mut().filter(|known| *known == words);
+        same.for_each(|known| by.clone_into(known));
+    }
+
     pub(super) fn add(&mut self, words: String) {
         match self.words.len() {
             _ if self.words.contains(&words) => {}

@@ -3,6 +3,7 @@
 //! This takes two steps. `collect` reads inputs and outputs before the client is told that the command has ended, because
 //! afterwards other commands may change them. `store` writes to the disk while the client goes on.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek};
@@ -10,14 +11,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
 
-use log::trace;
+use log::{debug, trace};
 
 use super::answer::Ticket;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::compiler::neutral;
 use super::compiler::outputs::{Prints, Role};
+use super::lookup::claim::Claim;
 use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
+use super::preamble::Refusal;
+use super::rerun::Due;
 use super::store::{EntryRef, Parcel};
 use super::story::{understand, Knowledge, Made, Policy};
 use super::tally::Counter;
@@ -61,6 +65,23 @@ pub struct Collected {
     result: CommandResult,
     /// The paths to which a command without a known compiler has written, for the journal.
     written: Vec<Bytes>,
+    /// What is to be done when there is time.
+    due: Option<Box<Due>>,
+}
+
+/// The result of a command is stored, or is about to be.
+#[derive(Default)]
+pub struct Stored {
+    pub inputs: Option<Inputs>,
+    /// Set if a preamble is to be made for the command's source.
+    pub due: Option<Box<Due>>,
+}
+
+/// Nothing is stored.
+pub enum NotStored {
+    Unkept(Unkept),
+    /// The compile began after its headers, and its result is not in place: the plain command has to run.
+    Again(Box<Ticket>),
 }
 
 struct CommandResult {
@@ -71,6 +92,12 @@ struct CommandResult {
     wall: u64,
     processor: u64,
     inputs: Option<Vec<Bytes>>,
+}
+
+impl CommandResult {
+    fn is_silent(&self) -> bool {
+        self.prints.iter().all(Vec::is_empty)
+    }
 }
 
 /// An output as it was when the command ended.
@@ -89,41 +116,89 @@ enum OutputContent {
 }
 
 impl Collected {
-    /// Whether the client waits for the command's inputs and the digest of its outputs.
+    /// Whether the client waits for the stored result: for its inputs and the digest of its outputs, or for the outputs
+    /// themselves.
     pub fn is_awaited(&self) -> bool {
-        self.ticket.question.inputs
+        self.ticket.question.inputs || self.ticket.begun.is_some()
+    }
+
+    pub fn take_due(&mut self) -> Option<Box<Due>> {
+        self.due.take()
     }
 }
 
 impl Cache {
-    /// The first step: reads the command's inputs and outputs. An error is the reason why nothing is stored.
-    pub fn collect(&self, ticket: Ticket, ended: &Ended) -> Result<Collected, Unkept> {
+    /// The first step: reads the command's inputs and outputs.
+    pub fn collect(&self, ticket: Box<Ticket>, ended: &Ended) -> Result<Collected, NotStored> {
         let written: Vec<_> = match ticket.action.knows.compiler {
             None => ended.accesses.iter().filter_map(written_path).cloned().collect(),
             Some(_) => Vec::new(),
         };
         match self.collect_result(&ticket, ended) {
-            Ok(result) => Ok(Collected {
-                ticket,
-                result,
-                written,
-            }),
-            Err(unkept) => {
-                self.note_kept(&ticket, &written, Some(&unkept));
-                Err(unkept)
+            Ok(result) => {
+                if let Some(failed) = ticket.failed.as_ref().filter(|_| result.is_silent()) {
+                    self.refuse_preamble(failed, Refusal::FailsAlone);
+                }
+                let due = self.due_preamble(&ticket, &result.facts, &ended.accesses, ended.processor);
+                Ok(Collected {
+                    due,
+                    ticket: *ticket,
+                    result,
+                    written,
+                })
             }
+            Err(unkept) => Err(self.not_stored(ticket, &written, unkept)),
         }
     }
 
-    /// The second step: stores what was collected.
-    pub fn store(&self, collected: Collected) -> Result<Option<Inputs>, Unkept> {
-        let (ticket, mut result) = (collected.ticket, collected.result);
+    /// The second step: stores what was collected. If the outputs are elsewhere, they are put in their places, as long as
+    /// `claim` is not given up.
+    pub fn store(&self, collected: Collected, claim: &Claim) -> Result<Stored, NotStored> {
+        let (mut ticket, mut result) = (collected.ticket, collected.result);
         let facts = std::mem::take(&mut result.facts);
-        let entry = self.store_entry(&ticket, &result, facts);
-        self.note_kept(&ticket, &collected.written, entry.as_ref().err());
-        let entry = entry?;
+        let stored = self.store_entry(&ticket, &result, facts);
+        let stored = stored.and_then(|entry| match ticket.begun {
+            None => Ok(entry),
+            Some(_) => {
+                ticket.question.claim = claim.clone();
+                self.put_in_place(&ticket, entry)
+            }
+        });
+        let entry = match stored {
+            Ok(entry) => entry,
+            Err(unkept) => return Err(self.not_stored(Box::new(ticket), &collected.written, unkept)),
+        };
+        self.note_kept(&ticket, &collected.written, None);
+        if let Some(begun) = &ticket.begun {
+            self.note_use(begun, result.processor);
+        }
         self.compare(&ticket, &entry);
-        Ok(result.inputs.map(|texts| Inputs::with_result(texts, &entry)))
+        Ok(Stored {
+            inputs: result.inputs.map(|texts| Inputs::with_result(texts, &entry)),
+            due: collected.due,
+        })
+    }
+
+    fn not_stored(&self, mut ticket: Box<Ticket>, written: &[Bytes], unkept: Unkept) -> NotStored {
+        if let Some(begun) = &ticket.begun {
+            debug!("after a preamble: {}", unkept.words);
+            self.refuse_preamble(begun, Refusal::Unusable);
+            ticket.forgo_attempt();
+            return NotStored::Again(ticket);
+        }
+        self.note_kept(&ticket, written, Some(&unkept));
+        NotStored::Unkept(unkept)
+    }
+
+    /// Puts the outputs of a compile that were made elsewhere in their places, like those of a hit.
+    fn put_in_place(&self, ticket: &Ticket, entry: Entry) -> Result<Entry, Unkept> {
+        match self.restore_outputs(&entry, &ticket.question, &ticket.action, None) {
+            Ok(_) => Ok(entry),
+            Err(place) => {
+                let words = format!("its outputs cannot be put in place: {place:?}");
+                Err(Unkept::new(UnstoredReason::StoreFailed, words))
+            }
+        }
     }
 
     /// Notes that nothing can be stored for the command.
@@ -141,7 +216,11 @@ impl Cache {
     }
 
     fn collect_result(&self, ticket: &Ticket, ended: &Ended) -> Result<CommandResult, Unkept> {
-        let (question, knows) = (&ticket.question, &ticket.action.knows);
+        let question = &ticket.question;
+        let (knows, accesses) = match &ticket.begun {
+            Some(begun) => (&begun.elsewhere.knows, Cow::Owned(begun.accesses(&ended.accesses))),
+            None => (&ticket.action.knows, Cow::Borrowed(&ended.accesses)),
+        };
         let is_compiler = knows.compiler.is_some();
         // Output that was asked for does not depend on how messages look.
         let is_silent = ended.stderr.is_empty() && (ended.stdout.is_empty() || knows.prints != Prints::Messages);
@@ -169,8 +248,14 @@ impl Cache {
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
             return Err(UnstoredReason::DriverDiffers.into());
         }
-        let found = understand(&ended.accesses, &knowledge, &mut view);
+        let found = understand(&accesses, &knowledge, &mut view);
         let mut found = found.map_err(|obstacle| Unkept::new(obstacle.kind(), obstacle.to_string()))?;
+        if let Some(begun) = &ticket.begun {
+            // What was read before is what is there now.
+            if !self.holds(&begun.preamble, question, &ticket.action, &mut None) {
+                return Err(UnstoredReason::InputsChanged.into());
+            }
+        }
         let variables = [(!is_silent, TERMINAL), (named.base, BASES)];
         for (_, name) in variables.into_iter().filter(|(counts, _)| *counts) {
             found.facts.push(Fact::Variable {
@@ -185,7 +270,7 @@ impl Cache {
         let made = found
             .outputs
             .iter()
-            .map(|made| self.collect_output(made, knows, &place));
+            .map(|made| self.collect_output(made, ticket, knows, &place));
         let mut outputs = made.collect::<Result<Vec<_>, _>>()?;
         outputs.sort_by_key(|output| output.number);
         let lacks = |number| outputs.iter().all(|output| output.number != Some(number));
@@ -274,15 +359,26 @@ impl Cache {
         }
     }
 
-    fn collect_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<CollectedOutput, Unkept> {
+    fn collect_output(
+        &self,
+        made: &Made,
+        ticket: &Ticket,
+        knows: &Known,
+        place: &Place,
+    ) -> Result<CollectedOutput, Unkept> {
         let (path, number) = (place.absolute(&made.path), made.number);
         if !made.kind.is_plain() {
             return Err(UnstoredReason::NoPlainFile.into());
         }
         let role = number.map(|number| knows.outputs[number].role);
-        let (content, size) = self.collect_file(FilePath::new(OsStr::from_bytes(&path)), role, knows)?;
+        let (content, size) = self.collect_file(FilePath::new(OsStr::from_bytes(&path)), role, ticket, knows)?;
+        let named = number.and_then(|number| ticket.action.knows.outputs.get(number));
         Ok(CollectedOutput {
-            path: made.path.clone(),
+            // It may have been made elsewhere.
+            path: match (&ticket.begun, named) {
+                (Some(_), Some(output)) => place.path(&Path::here(), &output.path),
+                _ => made.path.clone(),
+            },
             number,
             content,
             size,
@@ -290,7 +386,13 @@ impl Cache {
         })
     }
 
-    fn collect_file(&self, path: &FilePath, role: Option<Role>, knows: &Known) -> Result<(OutputContent, u64), Unkept> {
+    fn collect_file(
+        &self,
+        path: &FilePath,
+        role: Option<Role>,
+        ticket: &Ticket,
+        knows: &Known,
+    ) -> Result<(OutputContent, u64), Unkept> {
         let failed = |error| failed(&format!("read {}", path.display()), &error);
         let file = open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
@@ -304,7 +406,12 @@ impl Cache {
         }
         let bytes = read(&file).map_err(failed)?;
         if role == Some(Role::Dependencies) {
-            let neutral = neutral_dependencies(bytes, knows).ok_or_else(|| {
+            let complete = match &ticket.begun {
+                Some(begun) => begun.preamble.complete(&bytes, &ticket.question.folder),
+                None => Some(bytes),
+            };
+            let neutral = complete.and_then(|bytes| neutral_dependencies(bytes, knows));
+            let neutral = neutral.ok_or_else(|| {
                 let words = format!("{} is not laid out as expected", path.display());
                 Unkept::new(UnstoredReason::OwnNames, words)
             })?;

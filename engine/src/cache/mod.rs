@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
-//! asks the stores that machines share, `keep` stores results, `audit` compiles hits again, `explain` and `request` answer
-//! questions. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
+//! asks the stores that machines share, `keep` stores results, `rerun` runs commands again when there is time: for `audit`,
+//! which compares hits, and for `prepare`, which reads headers once. `explain` and `request` answer questions. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
 //! `Cache`.
 //!
 //! The cache knows nothing of sockets, slots and connections. It reaches the stores of other machines through the trait
@@ -23,8 +23,11 @@ mod explain;
 pub mod journal;
 pub mod keep;
 pub mod lookup;
+pub mod preamble;
+mod prepare;
 pub mod remote;
 pub mod request;
+pub mod rerun;
 mod search;
 pub mod store;
 pub mod story;
@@ -39,12 +42,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use answer::Question;
-use audit::{Audit, Unaudited};
+use audit::Audit;
 use checkout::Checkouts;
 use compiler::action::Action;
 use compiler::outputs::Role;
 use journal::Journal;
 use lookup::flight::Flights;
+use preamble::table::Table;
 use remote::Remote;
 use store::Store;
 use tally::{Counter, Tally};
@@ -74,6 +78,7 @@ pub struct Cache {
     /// Held while the journal and the counters are written.
     writing: Mutex<()>,
     audit: Audit,
+    preambles: Table,
     /// Whether outputs are restored as links into the store.
     links: AtomicBool,
     /// The stores that machines share.
@@ -96,8 +101,10 @@ impl Cache {
         let journal = Journal::new(folder.join(store::FOLDER).join("journal"));
         let ask_again: Arc<dyn Fn(Question) + Send + Sync> = Arc::new(ask_again);
         let after_flights = ask_again.clone();
+        let preambles = Table::new(folder.join(store::FOLDER).join("preambles"));
         let cache = Cache {
             folder,
+            preambles,
             openings: AtomicU64::new(store.openings()),
             store: Arc::new(store),
             world: World::new(world::Capacity::default()),
@@ -114,7 +121,7 @@ impl Cache {
             ask_again,
         };
         cache.begin_counts();
-        cache.remove_audit_folder();
+        cache.remove_rerun_folder();
         cache
     }
 
@@ -128,9 +135,9 @@ impl Cache {
         self.audit.set_waiting(count);
     }
 
-    /// Counts a hit that will not be compiled again.
-    pub fn leave_audit(&self, why: Unaudited) {
-        self.count(&Counter::Unaudited(why));
+    /// Sets how many bytes of disk preambles may use: `None` if there are to be none, 0 for a part of what is free.
+    pub fn set_preambles(&self, limit: Option<u64>) {
+        self.preambles.set_limit(limit);
     }
 
     /// Sets whether outputs are restored as read-only links into the store.

@@ -12,9 +12,9 @@ use crate::bytes::path_text;
 use crate::bytes::quantity;
 use crate::report::question::{Answer, Question, Request};
 use crate::report::remote::Remote;
-use crate::report::statistics::{Reasons, Statistics};
+use crate::report::statistics::{Preambles, Reasons, Statistics};
 use crate::settings::place::is_same;
-use crate::settings::switch;
+use crate::settings::{room, switch};
 
 /// The counter with the time of the counters' start, in seconds since 1970.
 const SINCE: &str = "since";
@@ -80,6 +80,7 @@ impl Cache {
                 self.store.set_max_size(if size == 0 { u64::MAX } else { size });
             }),
             "audit" => quantity::percent(value).map(|percent| self.set_audit(percent)),
+            "preambles" => room(value).map(|limit| self.set_preambles(limit)),
             "remote" => self.set_remote(value).map_err(|error| format!("remote: {error}")),
             "trusted_keys" => self
                 .set_trusted_keys(value)
@@ -138,6 +139,12 @@ impl Cache {
             audited: count("audited"),
             different: count("different"),
             unaudited: reasons("not audited/"),
+            preambles: Preambles {
+                made: count("preambles made"),
+                used: count("preambles used"),
+                saved: count("preambles saved"),
+                refused: reasons("preambles refused/"),
+            },
             audits_waiting: self.audit.waiting() as u64,
             differences: Vec::new(),
             voided: Vec::new(),
@@ -168,6 +175,7 @@ impl Cache {
             "store_bytes": path_text::exact(&self.folder),
             "statistics": statistics.json(),
             "audit_percent": self.audit.percent(),
+            "preambles": self.preambles.describe(),
             "flights": {"running": running, "waiting": waiting},
             "misses": misses,
         })

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::audit::Unaudited;
+use super::preamble::Refusal as Refused;
 use super::remote::foreign::Refusal;
+use super::rerun::NotCompared;
 use super::store::Store;
 use crate::wire::{Known, MissReason, Strings, UncachedReason, UnstoredReason};
 
@@ -24,7 +25,12 @@ pub enum Counter {
     OfConfigure(Known),
     Audited,
     Different,
-    Unaudited(Unaudited),
+    Unaudited(NotCompared),
+    /// A source's headers were read once, for its next compiles.
+    PreambleMade,
+    /// A compile began after them.
+    PreambleUsed,
+    PreambleRefused(Refused),
     RemoteHit,
     RemoteMiss,
     RemoteRefused(Refusal),
@@ -46,6 +52,9 @@ impl Counter {
             Counter::Audited => "audited".to_owned(),
             Counter::Different => "different".to_owned(),
             Counter::Unaudited(why) => format!("not audited/{}", why.name()),
+            Counter::PreambleMade => "preambles made".to_owned(),
+            Counter::PreambleUsed => "preambles used".to_owned(),
+            Counter::PreambleRefused(why) => format!("preambles refused/{}", why.name()),
             Counter::RemoteHit => "remote hits".to_owned(),
             Counter::RemoteMiss => "remote misses".to_owned(),
             Counter::RemoteRefused(why) => format!("remote refused/{}", why.name()),

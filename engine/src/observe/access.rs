@@ -129,6 +129,16 @@ pub enum What {
 }
 
 impl What {
+    /// The paths of what it makes, changes or removes.
+    pub fn written(&self) -> Vec<&Bytes> {
+        match self {
+            What::Open { path, mode } if mode.writes => vec![path],
+            What::Remove { path } | What::Make { path } => vec![path],
+            What::Rename { from, to } => vec![from, to],
+            _ => Vec::new(),
+        }
+    }
+
     /// Its paths and names.
     pub fn texts(&mut self) -> Vec<&mut Bytes> {
         match self {

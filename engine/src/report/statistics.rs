@@ -39,6 +39,9 @@ pub struct Statistics {
     /// Hits that were to be compiled again and were not, by reason.
     #[serde(rename = "not_audited")]
     pub unaudited: Reasons,
+    /// Headers that were read once for many compiles.
+    #[serde(default)]
+    pub preambles: Preambles,
     /// Hits that wait to be compiled again.
     pub audits_waiting: u64,
     /// Descriptions of the last differences.
@@ -51,6 +54,42 @@ pub struct Statistics {
     /// 0 means no limit.
     pub limit: u64,
     pub remote: Remote,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preambles {
+    pub made: u64,
+    /// Compiles that began after their headers.
+    pub used: u64,
+    /// The processor time that this saved, in microseconds.
+    pub saved: u64,
+    /// Sources that have none, by reason.
+    pub refused: Reasons,
+}
+
+impl Preambles {
+    fn is_of_use(&self) -> bool {
+        self.made > 0 || self.used > 0 || !self.refused.is_empty()
+    }
+
+    fn show(&self, table: &mut Table, is_verbose: bool) {
+        table.count("After their headers:", self.used);
+        let saved = format!("{:>8.1} s", self.saved as f64 / 1e6);
+        table.line("  Saved about:", &saved);
+        table.count("  Preambles made:", self.made);
+        let refused = sum(&self.refused);
+        if is_verbose || refused > 0 {
+            table.count("  Not made:", refused);
+        }
+        table.reasons(is_verbose.then_some(&self.refused), refused);
+    }
+
+    /// For `wafd status`.
+    pub fn describe(&self) -> String {
+        let saved = self.saved as f64 / 1e6;
+        let (made, used, refused) = (self.made, self.used, sum(&self.refused));
+        format!("{used} compiles began after their headers, about {saved:.1} s saved; {made} made, {refused} not made")
+    }
 }
 
 impl Statistics {
@@ -87,6 +126,9 @@ impl Statistics {
         }
         if is_verbose || self.concerns_audits() {
             self.show_audits(&mut table, is_verbose);
+        }
+        if self.preambles.is_of_use() {
+            self.preambles.show(&mut table, is_verbose);
         }
         if self.remote.is_of_use() {
             self.remote.show(&mut table, is_verbose);

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{json, Value};
 
 use super::statistics::Statistics;
+use crate::bytes::quantity::show_size;
 use crate::wire::{Outcome, Verdict, Why};
 
 /// Counts since the engine started.
@@ -321,6 +322,12 @@ fn show_cache(cache: &Value, line: &mut impl FnMut(&str, String)) {
     line("cache", printable(cache["store"].as_str().unwrap_or("?")));
     line("  entries", statistics.describe_room());
     line("  requests", statistics.describe_requests());
+    if !cache["preambles"]["limit"].is_null() {
+        let held = &cache["preambles"];
+        let bytes = show_size(held["bytes"].as_u64().unwrap_or(0));
+        let preambles = statistics.preambles.describe();
+        line("  preambles", format!("{} of {bytes}: {preambles}", held["count"]));
+    }
     if statistics.audited > 0 || cache["audit_percent"].as_f64().unwrap_or(0.0) > 0.0 {
         let audits = statistics.describe_audits();
         line("  audits", format!("{} % of hits: {audits}", cache["audit_percent"]));

@@ -35,6 +35,7 @@ const MAX_HELD: usize = 256 << 10;
 const MAX_OUTPUT: usize = 8 << 20;
 
 /// The request for a command, with what its client's process adds.
+#[derive(Clone)]
 pub struct Order {
     pub connection: ConnectionKey,
     pub session: SessionId,
@@ -57,6 +58,19 @@ pub struct Order {
 pub struct Supplies {
     pub input: Vec<u8>,
     pub descriptors: Vec<OwnedFd>,
+}
+
+/// The plain command, for a compile that begins after its headers. It runs if that compile fails or prints anything.
+pub struct Plainly {
+    pub argv: Strings,
+    pub supplies: Supplies,
+}
+
+/// An attempt that is over, and was no use.
+pub struct Attempt {
+    pub plainly: Box<Plainly>,
+    pub ticket: Option<Ticket>,
+    pub told: Told,
 }
 
 /// A captured stream: the end that we read, and output that was read and not sent.
@@ -136,6 +150,7 @@ pub struct Running {
 pub struct Storing {
     pub outcome: Outcome,
     pub told: Told,
+    pub plainly: Option<Box<Plainly>>,
     pub wait: StoreWait,
 }
 
@@ -160,6 +175,8 @@ pub struct Recording {
     pub told: Told,
     /// The right and the duty to store the result.
     pub ticket: Option<Ticket>,
+    /// Set if this is only an attempt, of which the client is to see nothing unless it succeeds in silence.
+    pub plainly: Option<Box<Plainly>>,
     /// Where the command writes its trace.
     pub trace_region: Option<TraceRegion>,
     /// The work that its driver would do, if the driver does not run.
@@ -176,6 +193,7 @@ impl Recording {
             jobs,
             told,
             ticket,
+            plainly: None,
             trace_region: None,
             driver: None,
             started: Stamp::now(),
@@ -192,6 +210,18 @@ impl Recording {
         if self.output[stream].len() > MAX_OUTPUT {
             self.give_up(UnstoredReason::PrintsTooMuch);
         }
+    }
+
+    /// If this is an attempt: the plain command, which is to run instead.
+    pub fn end_attempt(&mut self) -> Option<Attempt> {
+        let plainly = self.plainly.take()?;
+        let mut ticket = self.ticket.take();
+        if let Some(ticket) = &mut ticket {
+            ticket.note_failure();
+        }
+        self.trace_region = None;
+        let told = self.told.clone();
+        Some(Attempt { plainly, ticket, told })
     }
 
     /// If the command starts with its first part, the trace must begin with that part.
@@ -215,6 +245,19 @@ impl Drop for Recording {
     /// However a command ends, a result that is not stored is counted.
     fn drop(&mut self) {
         self.give_up(UnstoredReason::Interrupted);
+    }
+}
+
+impl Plainly {
+    pub fn new(argv: &Strings, supplies: &Supplies) -> io::Result<Plainly> {
+        let descriptors = supplies.descriptors.iter().map(OwnedFd::try_clone);
+        Ok(Plainly {
+            argv: argv.clone(),
+            supplies: Supplies {
+                input: supplies.input.clone(),
+                descriptors: descriptors.collect::<Result<_, _>>()?,
+            },
+        })
     }
 }
 
@@ -312,6 +355,25 @@ impl Running {
     /// Its group has been asked to end, and its grace time is not over.
     pub fn is_dying(&self) -> bool {
         self.verdict == Verdict::Cancelled && !self.killed
+    }
+
+    /// It is an attempt, after which the plain command may run.
+    pub fn is_attempt(&self) -> bool {
+        let recording = self.recording.as_ref();
+        recording.is_some_and(|recording| recording.plainly.is_some())
+    }
+
+    /// It has printed something that was not sent yet.
+    pub fn has_printed(&self) -> bool {
+        let mut held = self.captures.iter().flatten().map(|capture| &capture.held);
+        held.any(|held| !held.is_empty()) || self.unsent.iter().any(|rest| !rest.is_empty())
+    }
+
+    /// Ends an attempt early.
+    pub fn abort(&mut self) {
+        self.next_parts = None;
+        self.feed = None;
+        self.signal(Signal::KILL);
     }
 
     /// Reaps the process and returns the outcome.

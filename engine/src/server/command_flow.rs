@@ -4,9 +4,13 @@
 //!   arrives ─► Asking ──answered: known──────────────────────────────────────────────────► over
 //!      │         └─answered: to run─┐
 //!      └─ not cached ─► Waiting ◄───┘
-//!                          └─granted─► Starting ─started─► Running ─done: to be stored─► Storing ─stored─► over
-//!                                         └─not started─► over  └─done─► over
+//!                     ▲    └─granted─► Starting ─started─► Running ─done: to be stored─► Storing ─stored─► over
+//!                     │                   └─not started─► over  ├─done─► over               │
+//!                     └─── the plain command, after an attempt ─┴───────────────────────────┘
 //! ```
+//!
+//! An attempt is a compile that begins after its headers (`cache::prepare`). Its outputs are elsewhere, and what it prints is
+//! not sent. If it fails, prints, or its result cannot be used, the plain command runs.
 //!
 //! `on_event` takes a command out of `Commands`, `step` consumes its state, and the new state is put back. So a command
 //! is in one state at a time. An event that does not fit the state was meant for an earlier state, and changes nothing.
@@ -21,11 +25,12 @@ use log::{debug, error, warn};
 use rustix::event::epoll;
 use rustix::process::Signal;
 
-use super::auditor::Audit;
 use super::command::{
-    Asking, Command, Order, Recording, Resources, Running, Starting, State, Storing, Supplies, Waiting,
+    Asking, Attempt, Command, Order, Plainly, Recording, Resources, Running, Starting, State, Storing, Supplies,
+    Waiting,
 };
 use super::connection::ConnectionKey;
+use super::idle::IdleWork;
 use super::observation::{observe, observe_next};
 use super::requests::ConnectionError;
 use super::slots::{CommandKey, SessionId};
@@ -35,13 +40,12 @@ use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Uncached};
 use crate::cache::cache_threads::Job as CacheJob;
-use crate::cache::keep::Ended;
+use crate::cache::keep::{Ended, NotStored, Stored};
 use crate::cache::lookup::inputs::{Inputs, Numbered};
+use crate::cache::rerun::Due;
 use crate::process::context::{self, Adjustment};
 use crate::process::spawn::{self, NotStarted};
-use crate::wire::{
-    self, Execute, Outcome, Reply, Stdio, Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why,
-};
+use crate::wire::{self, Execute, Outcome, Reply, Stdio, Strings, Told, UncachedReason, UnstoredReason, Verdict, Why};
 
 /// From SIGTERM to SIGKILL for a command whose client is gone. We read the pipes of killed commands for the same time.
 const GRACE: Duration = Duration::from_secs(1);
@@ -73,7 +77,7 @@ pub(super) enum Event {
     /// The store does not answer, and the cache thread has lost its claim.
     StoreIsSilent,
     /// The result was stored, or not.
-    Stored(Result<Option<Inputs>, Unkept>),
+    Stored(Result<Stored, NotStored>),
 }
 
 // A value of this type lives only between `step` and `on_event`, so its size does not matter.
@@ -139,7 +143,8 @@ impl Server {
                 self.answered(key, order, asking, answer)
             }
             (State::Storing(storing), Event::StoreIsSilent) => {
-                self.stored(key, order, *storing, Err(UnstoredReason::SilentStore.into()))
+                let unkept = UnstoredReason::SilentStore.into();
+                self.stored(key, order, *storing, Err(NotStored::Unkept(unkept)))
             }
             (State::Storing(storing), Event::Stored(kept)) => self.stored(key, order, *storing, kept),
             (state, event) => {
@@ -254,10 +259,23 @@ impl Server {
         let jobs = self.cache_threads.jobs();
         let recording = match answer {
             Answer::Hit(hit) => return self.serve_hit(order, hit),
-            Answer::Miss(ticket) => {
+            Answer::Miss(mut ticket) => {
                 let told = ticket.told();
+                if order.execute.timeout > 0 {
+                    // The plain command must have all of that time.
+                    ticket.forgo_attempt();
+                }
+                let plainly = ticket.plain_argv().map(|argv| Plainly::new(argv, &asking.supplies));
+                let mut plainly = plainly.transpose().unwrap_or_else(|error| {
+                    debug!("keep descriptors for the plain command: {error}");
+                    ticket.forgo_attempt();
+                    None
+                });
                 let is_as_asked = replace_argv(order, ticket.argv());
-                Recording::new(told, is_as_asked.then_some(*ticket), jobs)
+                plainly = plainly.filter(|_| is_as_asked);
+                let mut recording = Recording::new(told, is_as_asked.then_some(*ticket), jobs);
+                recording.plainly = plainly.map(Box::new);
+                recording
             }
             Answer::Uncached(reason) if reason.is_unknown && self.wants_only_known(order) => {
                 return self.return_to_client(order);
@@ -317,17 +335,7 @@ impl Server {
         if hit.due.is_some() && self.add_client_context(order).is_err() {
             hit.due = None;
         }
-        if let (Some(due), Some(cache)) = (hit.due, self.cache_threads.opened()) {
-            let group = order.control_group.clone().map(Adjustment::ControlGroup);
-            self.auditor.push(Audit {
-                cache,
-                due,
-                context: order.context.clone(),
-                adjustments: order.adjustments.clone(),
-                control_group: group,
-                attempts: 0,
-            });
-        }
+        self.do_when_idle(order, hit.due);
         self.connections.shrink_backlog(order.connection, order.size);
         for (stream, bytes) in [hit.stdout, hit.stderr].iter().enumerate() {
             self.connections
@@ -343,6 +351,21 @@ impl Server {
         self.tell_inputs(order, hit.inputs);
         self.tell(order, &outcome);
         Next::Over
+    }
+
+    fn do_when_idle(&mut self, order: &Order, due: Option<Box<Due>>) {
+        let (Some(due), Some(cache)) = (due, self.cache_threads.opened()) else {
+            return;
+        };
+        let group = order.control_group.clone().map(Adjustment::ControlGroup);
+        self.idle.push(IdleWork {
+            cache,
+            due,
+            context: order.context.clone(),
+            adjustments: order.adjustments.clone(),
+            control_group: group,
+            attempts: 0,
+        });
     }
 
     /// From `Asking` or `Waiting`: the client no longer wants the command.
@@ -378,7 +401,7 @@ impl Server {
     }
 
     /// From `Waiting`: the command has a slot.
-    fn granted(&mut self, key: CommandKey, order: &Arc<Order>, waiting: Waiting, is_alone: bool) -> Next {
+    fn granted(&mut self, key: CommandKey, order: &mut Arc<Order>, waiting: Waiting, is_alone: bool) -> Next {
         self.connections.shrink_backlog(order.connection, order.size);
         self.connections.touch(order.connection);
         let (stdio, mut starting) = match waiting.open(&order.execute, order.terminal) {
@@ -392,11 +415,19 @@ impl Server {
             roster_entry: roster_entry.map(|(number, _)| number),
         };
         let recording = starting.recording.as_mut();
+        let trace = recording.and_then(|recording| {
+            let trace = observe(recording, order, &self.parking);
+            // The result of an attempt that is not observed could not be used.
+            if let Some(plainly) = recording.plainly.take_if(|_| trace.is_none()) {
+                Arc::make_mut(order).execute.argv = plainly.argv;
+            }
+            trace
+        });
         let job = Job {
             key,
             order: order.clone(),
             work: Work::Command,
-            trace: recording.and_then(|recording| observe(recording, order, &self.parking)),
+            trace,
             stdio: Arc::new(stdio),
             processor,
             roster_entry,
@@ -422,10 +453,18 @@ impl Server {
     }
 
     /// From `Starting`: the command runs.
-    fn started(&mut self, key: CommandKey, order: &Order, mut starting: Starting, started: Started) -> Next {
+    fn started(&mut self, key: CommandKey, order: &mut Arc<Order>, mut starting: Starting, started: Started) -> Next {
         let mut begun = match started.begun {
             Ok(begun) => begun,
-            Err(why) => return self.not_started(key, order, &starting.resources, why),
+            Err(why) => {
+                let recording = starting.recording.as_mut().filter(|_| !starting.is_cancelled);
+                let Some(attempt) = recording.and_then(|recording| recording.end_attempt()) else {
+                    return self.not_started(key, order, &starting.resources, why);
+                };
+                self.release(&starting.resources);
+                self.free_slot(key, &order.session);
+                return self.repeat(key, order, attempt);
+            }
         };
         if let Some(recording) = &mut starting.recording {
             let next_parts = begun.next_parts.as_mut();
@@ -475,7 +514,13 @@ impl Server {
     }
 
     /// The next part runs of a command that is started part by part.
-    fn part_started(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, started: Started) -> Next {
+    fn part_started(
+        &mut self,
+        key: CommandKey,
+        order: &mut Arc<Order>,
+        mut running: Box<Running>,
+        started: Started,
+    ) -> Next {
         match started.begun {
             Ok(begun) => {
                 running.continue_with(begun.child);
@@ -493,8 +538,19 @@ impl Server {
         }
     }
 
-    fn has_output(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, stream: usize) -> Next {
-        if !running.read(stream, &mut self.round.scratch) {
+    fn has_output(
+        &mut self,
+        key: CommandKey,
+        order: &mut Arc<Order>,
+        mut running: Box<Running>,
+        stream: usize,
+    ) -> Next {
+        let is_much = running.read(stream, &mut self.round.scratch);
+        if running.is_attempt() && running.has_printed() {
+            running.abort();
+            return self.done_if_over(key, order, running);
+        }
+        if !is_much {
             return self.done_if_over(key, order, running);
         }
         let held = running.take_output(stream);
@@ -534,7 +590,7 @@ impl Server {
     }
 
     /// From `Running`: a process of the command has ended. Starts the next part, if there is one.
-    fn ended(&mut self, key: CommandKey, order: &Arc<Order>, mut running: Box<Running>) -> Next {
+    fn ended(&mut self, key: CommandKey, order: &mut Arc<Order>, mut running: Box<Running>) -> Next {
         let _ = epoll::delete(&self.epoll, &running.pidfd);
         if !spawn::can_be_collected(&running.pidfd) {
             self.timers.set(Instant::now() + TRACER_TIME, Alarm::End(key));
@@ -575,7 +631,7 @@ impl Server {
     }
 
     /// Ends a command early.
-    fn end(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>, verdict: Verdict) -> Next {
+    fn end(&mut self, key: CommandKey, order: &mut Arc<Order>, mut running: Box<Running>, verdict: Verdict) -> Next {
         if running.verdict != Verdict::Ran {
             return Next::Stay(State::Running(running));
         }
@@ -595,14 +651,14 @@ impl Server {
     }
 
     /// Another process may hold the pipes of a killed command. Closes our ends.
-    fn abandoned(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>) -> Next {
+    fn abandoned(&mut self, key: CommandKey, order: &mut Arc<Order>, mut running: Box<Running>) -> Next {
         running.close(0);
         running.close(1);
         self.done_if_over(key, order, running)
     }
 
     /// From `Running`, if the process has ended and all of its output is read.
-    fn done_if_over(&mut self, key: CommandKey, order: &Order, mut running: Box<Running>) -> Next {
+    fn done_if_over(&mut self, key: CommandKey, order: &mut Arc<Order>, mut running: Box<Running>) -> Next {
         if !running.is_done() {
             return Next::Stay(State::Running(running));
         }
@@ -615,13 +671,23 @@ impl Server {
         {
             return Next::Stay(State::Running(running));
         }
+        let has_printed = running.has_printed();
         for stream in 0..2 {
             let rest = running.take_output(stream);
-            self.connections
-                .send_output(order.connection, order.execute.id, stream, &rest);
+            if !running.is_attempt() {
+                self.connections
+                    .send_output(order.connection, order.execute.id, stream, &rest);
+            }
         }
         self.release(&running.resources);
         let outcome = running.outcome(order, &self.ledger);
+        let is_good = |outcome: &Outcome| outcome.verdict != Verdict::Ran || outcome.code == 0 && !has_printed;
+        let fails = running.is_attempt() && !outcome.as_ref().is_some_and(is_good);
+        let recording = running.recording.as_mut().filter(|_| fails);
+        if let Some(attempt) = recording.and_then(|recording| recording.end_attempt()) {
+            self.free_slot(key, &order.session);
+            return self.repeat(key, order, attempt);
+        }
         if let Some(outcome) = &outcome {
             self.memory.learn(key, order, outcome);
         }
@@ -641,7 +707,7 @@ impl Server {
     fn store_recording(
         &mut self,
         key: CommandKey,
-        order: &Order,
+        order: &mut Arc<Order>,
         mut recording: Box<Recording>,
         outcome: Outcome,
     ) -> Next {
@@ -651,6 +717,13 @@ impl Server {
             _ => recording.give_up(UnstoredReason::Interrupted),
         }
         let told = recording.told.clone();
+        if outcome.verdict == Verdict::Ran && recording.ticket.is_none() {
+            if let Some(attempt) = recording.end_attempt() {
+                self.free_slot(key, &order.session);
+                return self.repeat(key, order, attempt);
+            }
+        }
+        let plainly = recording.plainly.take();
         let (Some(ticket), Some(trace_region)) = (recording.ticket.take(), recording.trace_region.take()) else {
             self.tell_cache_info(order, told);
             return self.conclude(key, order, &outcome);
@@ -676,27 +749,62 @@ impl Server {
             trace_region,
             claim: wait.claim.clone(),
         });
-        Next::Stay(State::Storing(Box::new(Storing { outcome, told, wait })))
+        Next::Stay(State::Storing(Box::new(Storing {
+            outcome,
+            told,
+            plainly,
+            wait,
+        })))
     }
 
     /// From `Storing`: the client is told.
     fn stored(
         &mut self,
         key: CommandKey,
-        order: &Order,
+        order: &mut Arc<Order>,
         storing: Storing,
-        kept: Result<Option<Inputs>, Unkept>,
+        kept: Result<Stored, NotStored>,
     ) -> Next {
         let mut told = storing.told;
-        let inputs = kept.unwrap_or_else(|unkept| {
-            told.leave_unstored(unkept);
-            None
-        });
+        let stored = match kept {
+            Ok(stored) => stored,
+            Err(not_stored) => {
+                let ticket = match not_stored {
+                    NotStored::Again(ticket) => Some(*ticket),
+                    NotStored::Unkept(unkept) => {
+                        told.leave_unstored(unkept);
+                        None
+                    }
+                };
+                // Without a result in place, the outputs of an attempt are nowhere.
+                if let Some(plainly) = storing.plainly {
+                    let attempt = Attempt { plainly, ticket, told };
+                    return self.repeat(key, order, attempt);
+                }
+                Stored::default()
+            }
+        };
         debug!("command {key}: {}", told.show());
+        self.do_when_idle(order, stored.due);
         self.tell_cache_info(order, told);
-        self.tell_inputs(order, inputs);
+        self.tell_inputs(order, stored.inputs);
         self.tell(order, &storing.outcome);
         Next::Over
+    }
+
+    /// The plain command gets its turn. The attempt has given its slot back.
+    fn repeat(&mut self, key: CommandKey, order: &mut Arc<Order>, attempt: Attempt) -> Next {
+        let Attempt { plainly, ticket, told } = attempt;
+        let Some(connection) = self.connections.get_mut(order.connection) else {
+            return Next::Over;
+        };
+        debug!("command {key} runs again, without a preamble");
+        connection.backlog += order.size;
+        let Plainly { argv, supplies } = *plainly;
+        Arc::make_mut(order).execute.argv = argv;
+        self.submit(key, order);
+        let recording = Some(Box::new(Recording::new(told, ticket, self.cache_threads.jobs())));
+        Next::Stay(State::Waiting(Waiting { supplies, recording }))
     }
 
     fn release(&mut self, resources: &Resources) {

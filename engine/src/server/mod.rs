@@ -4,7 +4,6 @@
 //! starters, and send what is to be sent. Only `epoll` waits here. `lead` says which thread runs the loop.
 
 mod arrivals;
-mod auditor;
 mod cache;
 mod command;
 mod command_flow;
@@ -12,6 +11,7 @@ mod commands;
 mod connection;
 mod connections;
 mod guard;
+mod idle;
 mod lead;
 mod memory;
 mod neighbors;
@@ -48,12 +48,12 @@ use crate::process::service::{open_signals, raise_descriptor_limit};
 use crate::report::status::Totals;
 use crate::wire::Verdict;
 use arrivals::{Lifetime, Listeners};
-use auditor::Auditor;
 use command_flow::Event;
 use commands::Commands;
 use connection::ConnectionKey;
 use connections::Connections;
 use guard::Guard;
+use idle::Idle;
 use memory::Memory;
 use neighbors::Neighbors;
 use own_process::OwnProcess;
@@ -104,7 +104,7 @@ pub struct Server {
     starters: Starters,
     cache_threads: CacheThreads,
     store_watch: StoreWatch,
-    auditor: Auditor,
+    idle: Idle,
     parking: Arc<Parking>,
     ledger: Arc<Ledger>,
     guard: Guard,
@@ -147,7 +147,7 @@ impl Server {
             starters,
             cache_threads,
             store_watch: StoreWatch::default(),
-            auditor: Auditor::new(roster.keep()),
+            idle: Idle::new(roster.keep()),
             parking,
             ledger,
             guard: Guard::new(roster, guardian),
@@ -193,7 +193,7 @@ impl Server {
 
     fn close(&mut self) {
         self.parking.close();
-        self.auditor.close();
+        self.idle.close();
         self.memory.close();
         self.cache_threads.close();
         info!("left after {} s", self.own.started.elapsed().as_secs());
@@ -237,7 +237,7 @@ impl Server {
 
     fn finish_round(&mut self) {
         self.round.followed = None;
-        self.auditor.set_busy(!self.commands.is_empty());
+        self.idle.set_busy(!self.commands.is_empty());
         for key in self.connections.take_touched() {
             self.settle(key);
         }

@@ -100,7 +100,7 @@ impl Key {
             Kind::Addresses => address::parse_all(text()?).map(drop),
             Kind::PrivateKey => signature::check_place(text()?),
             Kind::PublicKeys => signature::check_trusted(text()?),
-            Kind::Memory => memory(text()?).map(drop),
+            Kind::Memory => room(text()?).map(drop),
         };
         if value.as_bytes().contains(&b'\n') {
             return Err(format!("{}: one line only", self.name()));
@@ -154,8 +154,8 @@ fn level(text: &str) -> Result<Compression, String> {
     }
 }
 
-/// How much memory commands may take: None for any, 0 for what is available, or a size in bytes.
-fn memory(text: &str) -> Result<Option<u64>, String> {
+/// A limit for memory or disk: None for `off`, 0 for what is available, or a size in bytes.
+pub fn room(text: &str) -> Result<Option<u64>, String> {
     match text {
         "off" => Ok(None),
         "auto" => Ok(Some(0)),
@@ -355,7 +355,12 @@ impl Settings {
 
     /// As `Policy::memory`.
     pub fn memory(&self) -> Option<u64> {
-        self.parsed(Key::Memory, memory).flatten()
+        self.parsed(Key::Memory, room).flatten()
+    }
+
+    /// How much disk preambles may use, as `room` reads it.
+    pub fn preambles(&self) -> Option<u64> {
+        self.parsed(Key::Preambles, room).flatten()
     }
 
     fn parsed<T>(&self, key: Key, parse: fn(&str) -> Result<T, String>) -> Option<T> {

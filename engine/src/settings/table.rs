@@ -101,6 +101,8 @@ settings! {
         "the private key that signs uploads: [tiers.md](tiers.md#signed-entries)";
     TrustedKeys "trusted_keys" "WAFCC_TRUSTEDKEYS" PublicKeys default "" read by Engine ccache ""
         "public keys, and files of public keys, separated by blanks. Only entries that one of them signed are taken from shared stores";
+    Preambles "preambles" "WAFCC_PREAMBLES" Memory default "off" read by Engine ccache ""
+        "sources that are being edited begin after their headers: how much disk that may use, `auto`, a size, or `off`: [preambles.md](preambles.md)";
     Memory "memory" "WAFCC_MEMORY" Memory default "off" read by Client ccache ""
         "commands start only when they fit into memory: `auto` (what is available), a size such as `4G`, or `off`: [neighbor.md](neighbor.md#memory-that-is-remembered)";
 }

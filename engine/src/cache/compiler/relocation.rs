@@ -21,7 +21,7 @@ pub type Move<'a> = (&'a [u8], &'a [u8]);
 const BEFORE_PATHS: [&[u8]; 1] = [b"from "];
 
 /// A rule of a dependency file. Without targets it is an empty line.
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq)]
 struct Rule {
     targets: Vec<Bytes>,
     sources: Vec<Bytes>,
@@ -52,6 +52,55 @@ pub fn retargeted(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Op
     // No other target has this name.
     let is_clear = all.into_iter().all(|word| word != from && word != to);
     is_clear.then(|| laid(&rules, compiler))
+}
+
+/// The dependency file of a compile that began after its headers, as the compiler writes it when it reads them itself.
+/// `of_header` is the dependency file of the precompiled header, and `own` are names of the header that are in neither.
+/// clang makes names absolute that were relative to `folder` when it read the header.
+pub fn completed(text: &[u8], compiler: Compiler, of_header: &[u8], own: &[&[u8]], folder: &[u8]) -> Option<Bytes> {
+    let mut rules = known_rules(text, compiler)?;
+    let header = known_rules(of_header, compiler)?;
+    let is_own = |name: &&Bytes| own.contains(&name.as_slice());
+    let read_before: Vec<&Bytes> = header.first()?.sources.iter().filter(|name| !is_own(name)).collect();
+    let was_read = |name: &Bytes| {
+        let is_it = |before: &&Bytes| {
+            let relative = name.strip_prefix(folder).and_then(|rest| rest.strip_prefix(b"/"));
+            *before == name || relative == Some(before.as_slice())
+        };
+        read_before.iter().any(is_it)
+    };
+    let (first, phony) = rules.split_first_mut()?;
+    let has_phony = !phony.is_empty() || header.len() > 1;
+    if phony
+        .iter()
+        .any(|rule| rule.targets.len() > 1 || !rule.sources.is_empty())
+    {
+        return None;
+    }
+    let mut new = first.sources.iter().filter(|name| !is_own(name) && !was_read(name));
+    let source = new.next()?;
+    let sources: Vec<Bytes> = [source]
+        .into_iter()
+        .chain(read_before.iter().copied())
+        .chain(new)
+        .cloned()
+        .collect();
+    // With `-MP`, each source but the first has a rule without sources, for clang after an empty line.
+    let rules_of = |name: &Bytes| {
+        let targets = vec![name.clone()];
+        let rule = Rule {
+            targets,
+            sources: Vec::new(),
+        };
+        let empty = (compiler == Compiler::Clang).then(Rule::default);
+        empty.into_iter().chain([rule])
+    };
+    let others = sources.iter().skip(1).filter(|_| has_phony);
+    let of_sources: Vec<Rule> = others.flat_map(rules_of).collect();
+    first.sources = sources;
+    rules.truncate(1);
+    rules.extend(of_sources);
+    Some(laid(&rules, compiler))
 }
 
 /// The same for diagnostics: paths are at the beginning of a line, or where includes are listed.
@@ -260,6 +309,39 @@ mod tests {
         ] {
             assert_eq!(moved(text, Compiler::Gcc), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_dependency_file_is_completed_with_what_a_header_had_read() {
+        let complete = |text: &str, compiler, header: &str| {
+            let own: [&[u8]; 2] = [b"/p/h", b"/p/h.gch"];
+            let completed = completed(text.as_bytes(), compiler, header.as_bytes(), &own, b"/f");
+            completed.map(|text| String::from_utf8(text).unwrap())
+        };
+        let header = "/p/h.gch: /p/h d.h s/a.h v\n";
+        for (text, expected) in [
+            ("x.o: s/x.cc d.h s/a.h\n", "x.o: s/x.cc d.h s/a.h v\n"),
+            ("x.o: s/x.cc d.h s/a.h n.h\n", "x.o: s/x.cc d.h s/a.h v n.h\n"),
+            (
+                "x.o: s/x.cc /p/h.gch n.h\nn.h:\n",
+                "x.o: s/x.cc d.h s/a.h v n.h\nd.h:\ns/a.h:\nv:\nn.h:\n",
+            ),
+        ] {
+            assert_eq!(complete(text, Compiler::Gcc, header).unwrap(), expected);
+        }
+        let text = "x.o: /f/d.h /f/s/a.h v s/x.cc n.h\n";
+        assert_eq!(
+            complete(text, Compiler::Clang, header).unwrap(),
+            "x.o: s/x.cc d.h s/a.h v n.h\n"
+        );
+        let completed = complete("x.o: s/x.cc\n", Compiler::Gcc, "/p/h.gch: /p/h d.h\nd.h:\n");
+        assert_eq!(completed.unwrap(), "x.o: s/x.cc d.h\nd.h:\n");
+        let text = "x.o: /f/d.h s/x.cc\n\n/f/d.h:\n\ns/x.cc:\n";
+        let completed = complete(text, Compiler::Clang, "/p/h.gch: /p/h d.h\n").unwrap();
+        assert_eq!(completed, "x.o: s/x.cc d.h\n\nd.h:\n");
+        assert_eq!(complete("x.o: s/x.cc\n", Compiler::Gcc, "h.gch"), None);
+        assert_eq!(complete("x.o: s/x.cc\ny.o: s/y.cc\n", Compiler::Gcc, header), None);
+        assert_eq!(complete("x.o: d.h\n", Compiler::Gcc, "/p/h.gch: d.h\n"), None);
     }
 
     #[test]

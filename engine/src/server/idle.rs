@@ -1,8 +1,8 @@
-//! Compiles hits again while the engine is idle: one at a time, with the lowest priority. It is interrupted as soon as
-//! a real command arrives.
+//! Runs commands again while the engine is idle, for audits and preambles: one at a time, with the lowest priority. That is
+//! interrupted as soon as a real command arrives.
 //!
 //! ```text
-//! hit ─► queue ─► engine idle for a while ─► run elsewhere ─► compared by the cache
+//! due ─► queue ─► engine idle for a while ─► run elsewhere ─► used by the cache
 //!          ▲               └─► a command arrives: killed, and back into the queue
 //! ```
 //!
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use log::debug;
 use rustix::process::{kill_process_group, Pid, Signal};
 
-use crate::cache::audit::{Due, Ran, Unaudited, Verdict, PRINTS};
+use crate::cache::rerun::{Due, NotCompared, Ran, PRINTS};
 use crate::cache::Cache;
 use crate::observe::trace::Place;
 use crate::process::context::{Adjustment, Context};
@@ -34,7 +34,7 @@ use crate::wire::Strings;
 const QUIET: Duration = Duration::from_secs(1);
 /// A compile that takes longer is given up.
 const LIMIT: Duration = Duration::from_secs(600);
-/// An audit is begun this often before it is given up.
+/// A piece of work is begun this often before it is given up.
 const ATTEMPTS: usize = 3;
 const MOST: usize = 256;
 const MOST_BYTES: usize = 16 << 20;
@@ -42,8 +42,8 @@ const MOST_BYTES: usize = 16 << 20;
 const NICE: i32 = 19;
 const IDLE_CLASS: i32 = 3 << 13;
 
-/// A hit to be compiled again, with the context that its command had.
-pub struct Audit {
+/// Something due, with the context that its command had.
+pub struct IdleWork {
     pub cache: Arc<Cache>,
     pub due: Box<Due>,
     pub context: Arc<Context>,
@@ -53,7 +53,7 @@ pub struct Audit {
 }
 
 struct State {
-    queue: VecDeque<Audit>,
+    queue: VecDeque<IdleWork>,
     is_busy: bool,
     /// When the engine last had a command.
     since: Instant,
@@ -61,19 +61,32 @@ struct State {
     group: Option<i32>,
     is_interrupted: bool,
     is_stopped: bool,
+    is_auditing: bool,
+}
+
+impl State {
+    fn audits(&self) -> usize {
+        self.queue.iter().filter(|work| work.due.is_audit()).count()
+    }
+}
+
+impl IdleWork {
+    fn leave(&self, why: NotCompared) {
+        self.cache.leave_rerun(&self.due, why);
+    }
 }
 
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// An audit waits or runs. If not, `set_busy` has nothing to do.
+    /// Work waits or runs. If not, `set_busy` has nothing to do.
     is_wanted: AtomicBool,
 }
 
-pub struct Auditor {
+pub struct Idle {
     queue: Arc<Queue>,
     place: Option<OwnPlace>,
-    /// Started with the first audit, since most engines have none.
+    /// Started with the first work, since most engines have none.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -82,25 +95,25 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, audit: Audit) {
+    fn push(&self, work: IdleWork) {
         let mut state = self.state();
         state.since = Instant::now();
-        let cache = audit.cache.clone();
-        state.queue.push_back(audit);
-        let mut bytes: usize = state.queue.iter().map(|audit| audit.due.size()).sum();
+        let cache = work.cache.clone();
+        state.queue.push_back(work);
+        let mut bytes: usize = state.queue.iter().map(|work| work.due.size()).sum();
         while state.queue.len() > MOST || bytes > MOST_BYTES {
             let Some(oldest) = state.queue.pop_front() else { break };
             bytes -= oldest.due.size();
-            oldest.cache.leave_audit(Unaudited::TooManyWaiting);
+            oldest.leave(NotCompared::TooManyWaiting);
         }
-        cache.set_audits_waiting(state.queue.len() + usize::from(state.group.is_some()));
+        cache.set_audits_waiting(state.audits() + usize::from(state.is_auditing));
         self.is_wanted.store(true, Ordering::Relaxed);
         drop(state);
         self.changed.notify_one();
     }
 
-    /// The next audit, as soon as the engine has been idle for a while. `None` when the engine stops.
-    fn next(&self) -> Option<Audit> {
+    /// The next work, as soon as the engine has been idle for a while. `None` when the engine stops.
+    fn next(&self) -> Option<IdleWork> {
         let mut state = self.state();
         loop {
             if state.is_stopped {
@@ -114,12 +127,14 @@ impl Queue {
                 waited.unwrap_or_else(PoisonError::into_inner).0
             } else {
                 state.is_interrupted = false;
-                return state.queue.pop_front();
+                let work = state.queue.pop_front();
+                state.is_auditing = work.as_ref().is_some_and(|work| work.due.is_audit());
+                return work;
             };
         }
     }
 
-    /// A process has started. It is killed at once if the audit was interrupted.
+    /// A process has started. It is killed at once if the work was interrupted.
     fn begin(&self, pid: i32) {
         let mut state = self.state();
         state.group = Some(pid);
@@ -140,8 +155,9 @@ impl Queue {
     }
 
     fn finish(&self, cache: &Cache) {
-        let state = self.state();
-        cache.set_audits_waiting(state.queue.len());
+        let mut state = self.state();
+        state.is_auditing = false;
+        cache.set_audits_waiting(state.audits());
         self.is_wanted.store(!state.queue.is_empty(), Ordering::Relaxed);
     }
 }
@@ -152,9 +168,9 @@ fn kill(group: i32) {
     }
 }
 
-impl Auditor {
+impl Idle {
     /// `place` is where the guardian looks for processes to kill.
-    pub fn new(place: Option<OwnPlace>) -> Auditor {
+    pub fn new(place: Option<OwnPlace>) -> Idle {
         let state = State {
             queue: VecDeque::new(),
             is_busy: false,
@@ -162,29 +178,30 @@ impl Auditor {
             group: None,
             is_interrupted: false,
             is_stopped: false,
+            is_auditing: false,
         };
         let queue = Arc::new(Queue {
             state: Mutex::new(state),
             changed: Condvar::new(),
             is_wanted: AtomicBool::new(false),
         });
-        Auditor {
+        Idle {
             queue,
             place,
             thread: None,
         }
     }
 
-    pub fn push(&mut self, audit: Audit) {
+    pub fn push(&mut self, work: IdleWork) {
         if self.thread.is_none() {
             let (queue, place) = (self.queue.clone(), self.place);
-            let work = move || work(&queue, place);
-            match thread::Builder::new().name("audit".to_owned()).spawn(work) {
+            let run = move || run_all(&queue, place);
+            match thread::Builder::new().name("idle".to_owned()).spawn(run) {
                 Ok(thread) => self.thread = Some(thread),
-                Err(error) => return debug!("start the thread that audits: {error}"),
+                Err(error) => return debug!("start the thread for idle times: {error}"),
             }
         }
-        self.queue.push(audit);
+        self.queue.push(work);
     }
 
     /// Says whether the engine has commands. Called in each round.
@@ -205,7 +222,7 @@ impl Auditor {
         }
     }
 
-    /// Kills the running audit and ends the thread.
+    /// Kills what runs and ends the thread.
     pub fn close(&mut self) {
         let mut state = self.queue.state();
         state.is_stopped = true;
@@ -214,28 +231,28 @@ impl Auditor {
         let left = std::mem::take(&mut state.queue);
         drop(state);
         self.queue.changed.notify_one();
-        left.iter()
-            .for_each(|audit| audit.cache.leave_audit(Unaudited::EngineStopped));
+        left.iter().for_each(|work| work.leave(NotCompared::EngineStopped));
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn work(queue: &Queue, own: Option<OwnPlace>) {
+fn run_all(queue: &Queue, own: Option<OwnPlace>) {
     let mut spawner = match Spawner::new() {
         Ok(spawner) => spawner,
-        Err(error) => return debug!("no hit can be compiled again: {error}"),
+        Err(error) => return debug!("nothing can be done in idle times: {error}"),
     };
-    while let Some(mut audit) = queue.next() {
-        audit.attempts += 1;
-        let launched = Launched::of(&audit);
+    while let Some(mut work) = queue.next() {
+        work.attempts += 1;
+        let launched = Launched::of(&work);
         let mut run = |argv: &Strings, folder: &Path| launched.run(argv, folder, &mut spawner, queue, own);
-        let verdict = audit.cache.audit(&audit.due, &mut run);
-        debug!("audit: {verdict:?}");
-        let cache = audit.cache.clone();
-        match verdict {
-            Verdict::Interrupted if audit.attempts < ATTEMPTS && !queue.state().is_stopped => queue.push(audit),
-            Verdict::Interrupted => cache.leave_audit(Unaudited::Interrupted),
-            _ => {}
+        let cache = work.cache.clone();
+        match cache.rerun(&work.due, &mut run) {
+            Ok(()) => {}
+            Err(NotCompared::Interrupted) if work.attempts < ATTEMPTS && !queue.state().is_stopped => queue.push(work),
+            Err(why) => {
+                debug!("in idle time: {}", why.name());
+                work.leave(why);
+            }
         }
         queue.finish(&cache);
     }
@@ -243,12 +260,12 @@ fn work(queue: &Queue, own: Option<OwnPlace>) {
 
 /// A command that is run again: as it was, but with the lowest priority.
 struct Launched<'a> {
-    audit: &'a Audit,
+    work: &'a IdleWork,
     adjustments: Vec<Adjustment>,
 }
 
 impl Launched<'_> {
-    fn of(audit: &Audit) -> Launched<'_> {
+    fn of(work: &IdleWork) -> Launched<'_> {
         // The build's jobserver is only for the build's own commands.
         let keeps = |one: &&Adjustment| {
             !matches!(
@@ -256,9 +273,9 @@ impl Launched<'_> {
                 Adjustment::Inherit(_) | Adjustment::Nice(_) | Adjustment::IoPriority(_)
             )
         };
-        let mut adjustments: Vec<_> = audit.adjustments.iter().filter(keeps).cloned().collect();
+        let mut adjustments: Vec<_> = work.adjustments.iter().filter(keeps).cloned().collect();
         adjustments.extend([Adjustment::Nice(NICE), Adjustment::IoPriority(IDLE_CLASS)]);
-        Launched { audit, adjustments }
+        Launched { work, adjustments }
     }
 
     fn run(&self, argv: &Strings, folder: &Path, spawner: &mut Spawner, queue: &Queue, own: Option<OwnPlace>) -> Ran {
@@ -271,23 +288,23 @@ impl Launched<'_> {
             Ok([File::open("/dev/null")?, stdout?, stderr?])
         };
         let Ok(streams) = streams() else {
-            return Ran::Not(Unaudited::NoRoom);
+            return Ran::Not(NotCompared::NoRoom);
         };
-        let question = &self.audit.due.question;
+        let question = &self.work.due.question;
         let launch = Launch {
             argv,
             env: &question.environment,
             cwd: &question.folder,
             stdio: [streams[0].as_fd(), streams[1].as_fd(), streams[2].as_fd()],
             new_session: false,
-            context: &self.audit.context,
+            context: &self.work.context,
             adjustments: &self.adjustments,
             roster_entry: own.map(|own| own.take().1),
             log: Place::default(),
-            own: [self.audit.control_group.clone(), None, None],
+            own: [self.work.control_group.clone(), None, None],
         };
         let Ok(child) = spawner.spawn(&launch) else {
-            return Ran::Not(Unaudited::NotStarted);
+            return Ran::Not(NotCompared::NotStarted);
         };
         queue.begin(child.pid);
         let is_over = wait(&child);
@@ -298,8 +315,11 @@ impl Launched<'_> {
         let ended = spawn::wait_for(child.pid);
         match (is_interrupted, is_over) {
             (true, _) => Ran::Interrupted,
-            (false, false) => Ran::Not(Unaudited::TookTooLong),
-            (false, true) => Ran::Ended(ended.code),
+            (false, false) => Ran::Not(NotCompared::TookTooLong),
+            (false, true) => Ran::Ended {
+                code: ended.code,
+                processor: ended.user + ended.system,
+            },
         }
     }
 }
@@ -318,19 +338,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_engine_interrupts_audits_only_if_there_are_any() {
-        let auditor = Auditor::new(None);
-        auditor.set_busy(true);
-        assert!(!auditor.queue.state().is_busy);
-        auditor.queue.is_wanted.store(true, Ordering::Relaxed);
-        auditor.set_busy(true);
-        assert!(auditor.queue.state().is_busy && auditor.queue.is_interrupted());
+    fn a_busy_engine_interrupts_work_only_if_there_is_any() {
+        let idle = Idle::new(None);
+        idle.set_busy(true);
+        assert!(!idle.queue.state().is_busy);
+        idle.queue.is_wanted.store(true, Ordering::Relaxed);
+        idle.set_busy(true);
+        assert!(idle.queue.state().is_busy && idle.queue.is_interrupted());
     }
 
     #[test]
-    fn a_closed_auditor_has_no_next_audit() {
-        let mut auditor = Auditor::new(None);
-        auditor.close();
-        assert!(auditor.queue.next().is_none());
+    fn nothing_is_next_once_it_is_closed() {
+        let mut idle = Idle::new(None);
+        idle.close();
+        assert!(idle.queue.next().is_none());
     }
 }

@@ -1,0 +1,196 @@
+//! Whether a preamble has the effect of the beginning of its source, and whether that ends with it.
+//!
+//! The preamble must be the beginning of the preprocessed source: the same files by the same names, and the same text. A
+//! source that begins after its headers still has its includes, and reads these headers a second time. That must change
+//! nothing: neither the text nor the macros. And what a pragma has switched on in a header must be switched off there, too,
+//! because compilers do not keep all of that in a precompiled header.
+
+/// Pragmas that have an effect on their own file only.
+const OF_FILE: [&str; 2] = ["once", "GCC system_header"];
+/// Pragmas that save a state, and those that restore it.
+const PAIRS: [(&str, &str); 7] = [
+    ("GCC visibility push", "GCC visibility pop"),
+    ("GCC diagnostic push", "GCC diagnostic pop"),
+    ("GCC push_options", "GCC pop_options"),
+    ("clang diagnostic push", "clang diagnostic pop"),
+    ("clang attribute push", "clang attribute pop"),
+    ("pack(push", "pack(pop"),
+    ("push_macro", "pop_macro"),
+];
+/// Pragmas that change a state, and the pair within which that is undone.
+const WITHIN: [(&str, usize); 5] = [
+    ("GCC diagnostic", 1),
+    ("GCC target", 2),
+    ("GCC optimize", 2),
+    ("clang diagnostic", 3),
+    ("pack", 5),
+];
+
+/// Whether a pragma in a preprocessed text may have an effect on what comes after the text.
+pub fn has_lasting_pragma(text: &[u8]) -> bool {
+    let mut depths = [0_usize; PAIRS.len()];
+    let pragmas = text.split(|byte| *byte == b'\n').filter_map(pragma);
+    for pragma in pragmas {
+        if OF_FILE.contains(&&pragma[..]) {
+            continue;
+        }
+        let begins = |start: &str| pragma.starts_with(start);
+        if let Some(pair) = PAIRS.iter().position(|(push, _)| begins(push)) {
+            depths[pair] += 1;
+        } else if let Some(pair) = PAIRS.iter().position(|(_, pop)| begins(pop)) {
+            match depths[pair].checked_sub(1) {
+                Some(depth) => depths[pair] = depth,
+                None => return true,
+            }
+        } else {
+            let within = WITHIN.iter().find(|(start, _)| begins(start));
+            if !within.is_some_and(|(_, pair)| depths[*pair] > 0) {
+                return true;
+            }
+        }
+    }
+    depths.iter().any(|depth| *depth > 0)
+}
+
+/// The words of a line that is a pragma, with single blanks between them, and none around parentheses.
+fn pragma(line: &[u8]) -> Option<String> {
+    let line = line.trim_ascii_start().strip_prefix(b"#")?;
+    let line = line.trim_ascii_start().strip_prefix(b"pragma")?;
+    let line = String::from_utf8_lossy(line);
+    let words: Vec<_> = line.split_whitespace().collect();
+    Some(words.join(" ").replace(" (", "(").replace("( ", "("))
+}
+
+/// A part of a preprocessed text, as far as it counts.
+#[derive(Debug, PartialEq, Eq)]
+enum Part<'a> {
+    /// A file begins here that is included.
+    File(&'a [u8]),
+    Word(&'a [u8]),
+}
+
+fn parts(text: &[u8]) -> impl Iterator<Item = Part<'_>> {
+    text.split(|byte| *byte == b'\n').flat_map(|line| {
+        let (file, rest) = match marker(line) {
+            Some(file) => (file, &b""[..]),
+            None => (None, line),
+        };
+        let words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        file.into_iter().map(Part::File).chain(words.map(Part::Word))
+    })
+}
+
+/// If a line tells where the next one comes from (`# 1 "file" 1`): the file, if it begins there.
+fn marker(line: &[u8]) -> Option<Option<&[u8]>> {
+    let rest = line
+        .strip_prefix(b"# ")
+        .filter(|rest| rest.first().is_some_and(u8::is_ascii_digit))?;
+    let begin = rest.iter().position(|byte| *byte == b'"')?;
+    let end = rest.iter().rposition(|byte| *byte == b'"')?;
+    let begins = rest[end + 1..].split(|byte| *byte == b' ').any(|flag| flag == b"1");
+    Some(begins.then(|| &rest[begin + 1..end.max(begin + 1)]))
+}
+
+/// Why a preprocessed text is not the beginning of another one.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// A file has another name there, or is another one.
+    Files,
+    Text,
+}
+
+/// Whether a preprocessed text is the beginning of another one, in files and words.
+pub fn is_beginning(part: &[u8], whole: &[u8]) -> Result<(), Apart> {
+    let mut all = parts(whole);
+    for wanted in parts(part) {
+        match (wanted, all.next()) {
+            (wanted, Some(found)) if wanted == found => {}
+            (Part::File(_), _) | (_, Some(Part::File(_))) => return Err(Apart::Files),
+            _ => return Err(Apart::Text),
+        }
+    }
+    Ok(())
+}
+
+/// Whether two preprocessed texts have the same words, from whatever files.
+pub fn is_same_text(one: &[u8], other: &[u8]) -> bool {
+    let is_word = |part: &Part| matches!(part, Part::Word(_));
+    parts(one).filter(is_word).eq(parts(other).filter(is_word))
+}
+
+/// Whether two lists of definitions, one per line, have the same in any order.
+pub fn are_same_macros(one: &[u8], other: &[u8]) -> bool {
+    let sorted = |text: &'_ [u8]| {
+        let mut lines: Vec<_> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        lines.sort_unstable();
+        lines
+    };
+    sorted(one) == sorted(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pragma_that_is_undone_does_not_last() {
+        for text in [
+            "",
+            "int x;\n",
+            "#pragma once\n# pragma GCC system_header\nint x;\n",
+            "#pragma GCC visibility push(default)\nint x;\n#pragma GCC visibility pop\n",
+            "#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Wx\"\n#pragma GCC diagnostic pop\n",
+            "#pragma GCC push_options\n#pragma GCC target(\"sse4\")\n#pragma GCC pop_options\n",
+            "#pragma pack( push, 1)\n#pragma pack(2)\n#pragma pack (pop)\n",
+        ] {
+            assert!(!has_lasting_pragma(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_and_macros_are_compared_as_compilers_see_them() {
+        assert!(is_same_text(b"int a;\n\n \nint b;\n", b"# 1 \"x\" 1\nint a;\nint  b;"));
+        assert!(!is_same_text(b"int a;\n", b"int a; int a;\n"));
+        assert!(are_same_macros(
+            b"#define A 1\n#define B\n",
+            b"#define B\n#define A 1\n"
+        ));
+        assert!(!are_same_macros(b"#define A 1\n", b"#define A 1\n#define A 1\n"));
+        assert!(!are_same_macros(b"#define A 1\n", b"#define A  2\n"));
+    }
+
+    #[test]
+    fn a_beginning_has_the_same_files_and_words() {
+        let source = "# 1 \"a.cc\"\n# 1 \"<built-in>\"\n# 1 \"d/b.h\" 1\nint  b;\n# 2 \"a.cc\" 2\nint a;\n";
+        for (text, expected) in [
+            (
+                "# 1 \"/p/text\"\n# 1 \"d/b.h\" 1\nint\n\nb;\n# 2 \"/p/text\" 2\n",
+                Ok(()),
+            ),
+            ("# 1 \"d/./b.h\" 1\nint b;\n", Err(Apart::Files)),
+            ("# 1 \"d/b.h\" 1\nint b;\n# 1 \"c.h\" 1 3 4\n", Err(Apart::Files)),
+            ("int b;\n", Err(Apart::Files)),
+            ("# 1 \"d/b.h\" 1\nint c;\n", Err(Apart::Text)),
+            ("# 1 \"d/b.h\" 1\nint b; int a; int\n", Err(Apart::Text)),
+        ] {
+            assert_eq!(is_beginning(text.as_bytes(), source.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn any_other_pragma_may_last() {
+        for text in [
+            "#pragma pack(1)\n",
+            "#pragma GCC diagnostic ignored \"-Wx\"\n",
+            "#pragma GCC diagnostic push\n#pragma GCC diagnostic pop\n#pragma GCC diagnostic error \"-Wx\"\n",
+            "#pragma GCC visibility push(default)\n",
+            "#pragma GCC visibility pop\n",
+            "#pragma GCC poison strcpy\n",
+            "#pragma weak x\n",
+            "#pragma STDC FP_CONTRACT OFF\n",
+            "#pragma GCC visibility push(default)\n#pragma GCC diagnostic ignored \"-Wx\"\n#pragma GCC visibility pop\n",
+        ] {
+            assert!(has_lasting_pragma(text.as_bytes()), "{text}");
+        }
+    }
+}

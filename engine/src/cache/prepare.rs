@@ -1,0 +1,517 @@
+//! Preambles: makes them when there is time, proves them, and lets compiles begin after them.
+//!
+//! ```text
+//! a source is compiled again ─► due ─► idle ─► its beginning ─► a precompiled header ─► a trial: the same result? ─► table
+//! its next miss ─► the beginning is the same, the facts hold ─► compiled elsewhere, after the header
+//!      ├─► silent and successful: stored under the facts of the plain compile, and put in place like a hit
+//!      └─► anything else: the plain compile runs
+//! ```
+//!
+//! The accesses of a compile after a preamble are those of the plain compile with which the preamble was proved, and then its
+//! own. So its facts contain all that the headers depend on.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use log::debug;
+use memchr::memmem;
+
+use super::answer::{key_in_namespace, Question, Ticket};
+use super::compiler::action::Action;
+use super::compiler::elsewhere::Names;
+use super::compiler::Compiler;
+use super::lookup::entry::{Entry, Print};
+use super::preamble::effects::{self, Apart};
+use super::preamble::recipe::{self, Ask, Recipe};
+use super::preamble::table::{OwnFolder, Spot};
+use super::preamble::{prefix, Preamble, Refusal};
+use super::rerun::{make_empty_folders, run_in, words_of, Due, Elsewhere, NotCompared, Purpose, Results, Run, PRINTS};
+use super::tally::Counter;
+use super::Cache;
+use crate::bytes::digest::Digest;
+use crate::facts::fact::Fact;
+use crate::facts::file_view::FileView;
+use crate::facts::path::{Path, Place};
+use crate::facts::status::{Stamp, Status};
+use crate::facts::world::View;
+use crate::observe::access::{Access, Bytes, What};
+use crate::wire::{MissReason, Strings};
+
+/// A compile that takes less processor time, in microseconds, is left as it is.
+const QUICK: u64 = 50_000;
+/// A trial must take at most this part of the plain compile.
+const WORTH: (u64, u64) = (9, 10);
+/// A longer command line is left as it is.
+const LONGEST_LINE: usize = 64 << 10;
+/// Words by which the beginning of a source can tell where it is.
+const POSITIONS: [&[u8]; 8] = [
+    b"__LINE__",
+    b"__FILE__",
+    b"__FILE_NAME__",
+    b"__BASE_FILE__",
+    b"__INCLUDE_LEVEL__",
+    b"__COUNTER__",
+    b"__TIMESTAMP__",
+    b"__has_embed",
+];
+
+/// The file that the preprocessor writes.
+const ANSWER: &str = "answer";
+
+/// For `--explain`.
+pub(super) const AFTER_HEADERS: &str = "it began after its headers, which had been read before";
+pub(super) const NOT_AFTER_HEADERS: &str = "it ran twice: with its preamble it failed, or printed something";
+
+/// What is known of a plain compile for whose source a preamble is to be made.
+pub(super) struct Basis {
+    accesses: Vec<Access>,
+    /// The digest of the beginning of the source, and of the facts about everything else.
+    inputs: Digest,
+}
+
+impl Basis {
+    /// About how much memory it takes.
+    pub fn size(&self) -> usize {
+        self.accesses.len() * 2 * std::mem::size_of::<Access>()
+    }
+}
+
+/// A compile that begins after a preamble, with its outputs elsewhere.
+pub(super) struct Begun {
+    pub preamble: Arc<Preamble>,
+    spot: Spot,
+    /// The command line, and what is known of it.
+    pub elsewhere: Elsewhere,
+    /// For its outputs.
+    _folder: OwnFolder,
+}
+
+/// Why no preamble was made.
+enum Unprepared {
+    Refused(Refusal),
+    Not(NotCompared),
+}
+
+impl From<Refusal> for Unprepared {
+    fn from(why: Refusal) -> Unprepared {
+        Unprepared::Refused(why)
+    }
+}
+
+impl From<NotCompared> for Unprepared {
+    fn from(why: NotCompared) -> Unprepared {
+        Unprepared::Not(why)
+    }
+}
+
+impl Begun {
+    /// The accesses of the compile, with those of the headers.
+    pub fn accesses(&self, own: &[Access]) -> Vec<Access> {
+        let folder = self.preamble.folder.path().as_os_str().as_bytes();
+        let is_of_preamble = |access: &Access| {
+            let mut what = access.what.clone();
+            what.texts().iter().any(|text| is_below(text, folder))
+        };
+        let own = own.iter().filter(|access| !is_of_preamble(access));
+        self.preamble.accesses.iter().chain(own).cloned().collect()
+    }
+}
+
+fn holds_text(text: &[u8], part: &[u8]) -> bool {
+    memmem::find(text, part).is_some()
+}
+
+fn is_below(path: &[u8], folder: &[u8]) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+impl Cache {
+    // ---- for commands
+
+    /// After a miss: the data for making a preamble. `None` if the source is not being edited, or has a preamble.
+    pub(super) fn due_preamble(
+        &self,
+        ticket: &Ticket,
+        facts: &[Fact],
+        accesses: &[Access],
+        processor: u64,
+    ) -> Option<Box<Due>> {
+        let is_edited = ticket.why == MissReason::Changed && ticket.begun.is_none();
+        if !is_edited || processor < QUICK || !self.preambles.is_on() {
+            return None;
+        }
+        let (question, action) = (&ticket.question, &ticket.action);
+        action.knows.compiler?;
+        let source = action.source.as_ref()?;
+        let place = question.place(&action.knows);
+        let text = beginning(question, source);
+        let source = place.path(&Path::here(), source);
+        let inputs = inputs(facts, &source, text.as_deref().unwrap_or_default());
+        if self.preambles.is_refused(&spot(&ticket.key, question), &inputs) {
+            return None;
+        }
+        Some(Box::new(Due {
+            question: question.repeated(),
+            key: action.key,
+            purpose: Purpose::Preamble(Basis {
+                accesses: only_reading(accesses),
+                inputs,
+            }),
+        }))
+    }
+
+    /// For a miss: lets the compile begin after its headers, if there is a preamble for it that holds.
+    pub(super) fn begin_after_headers(
+        &self,
+        question: &Question,
+        action: &Action,
+        key: &Digest,
+        file_view: &mut Option<FileView>,
+    ) -> Option<Begun> {
+        let spot = spot(key, question);
+        let preamble = self.preambles.find(&spot)?;
+        let text = beginning(question, action.source.as_ref()?)?;
+        if Digest::of(&text) != preamble.text || !self.holds(&preamble, question, action, file_view) {
+            return None;
+        }
+        let folder = self.preambles.make_folder().ok()?;
+        make_empty_folders(folder.path()).ok()?;
+        let elsewhere = self.redirected(question, action.key, folder.path())?;
+        let elsewhere = after(elsewhere, &preamble);
+        (elsewhere.argv.size() <= LONGEST_LINE).then_some(Begun {
+            preamble,
+            spot,
+            elsewhere,
+            _folder: folder,
+        })
+    }
+
+    /// For `--explain`: what a miss has to do with preambles.
+    pub(super) fn words_on_preamble(&self, is_begun: bool, key: &Digest, question: &Question) -> Option<String> {
+        if is_begun {
+            return Some(AFTER_HEADERS.to_owned());
+        }
+        let refusal = self.preambles.refusal(&spot(key, question))?;
+        Some(format!("it has no preamble: {}", refusal.name()))
+    }
+
+    /// Whether the headers of a preamble are what they were.
+    pub(super) fn holds(
+        &self,
+        preamble: &Preamble,
+        question: &Question,
+        action: &Action,
+        file_view: &mut Option<FileView>,
+    ) -> bool {
+        let Some(source) = &action.source else { return false };
+        let place = question.place(&action.knows);
+        let environment = question.variables(&action.knows);
+        let source = place.path(&Path::here(), source);
+        let now = FileView::for_request(file_view.take(), question.arrived);
+        let mut view = View::at(now, &self.world, &place, &environment);
+        let changes = preamble.basis.changes(&mut view);
+        let holds = changes
+            .iter()
+            .all(|(fact, _)| fact.is_some_and(|fact| is_about(fact, &source)));
+        *file_view = Some(view.end());
+        holds
+    }
+
+    /// A compile began after its headers, and its result is in place.
+    pub(super) fn note_use(&self, begun: &Begun, processor: u64) {
+        self.count(&Counter::PreambleUsed);
+        let saved = begun.preamble.plain.saturating_sub(processor);
+        self.tally.add("preambles saved", saved);
+    }
+
+    /// The plain compile has done what the one after the headers could not.
+    pub(super) fn refuse_preamble(&self, begun: &Begun, why: Refusal) {
+        debug!("a preamble is given up: {}", why.name());
+        self.count(&Counter::PreambleRefused(why));
+        self.preambles.refuse(begun.spot.clone(), begun.preamble.inputs, why);
+    }
+
+    // ---- when there is time
+
+    /// Makes a preamble and proves it.
+    pub(super) fn prepare(&self, due: &Due, basis: &Basis, run: Run) -> Result<(), NotCompared> {
+        let spot = spot(
+            &key_in_namespace(&due.key, &due.question.wishes.namespace),
+            &due.question,
+        );
+        match self.prepared(due, basis, run) {
+            Ok(preamble) => match self.preambles.put(spot.clone(), preamble) {
+                true => self.count(&Counter::PreambleMade),
+                false => self.leave_plain(spot, basis, Refusal::NoRoom),
+            },
+            Err(Unprepared::Refused(why)) => self.leave_plain(spot, basis, why),
+            Err(Unprepared::Not(why)) => return Err(why),
+        }
+        Ok(())
+    }
+
+    fn leave_plain(&self, spot: Spot, basis: &Basis, why: Refusal) {
+        debug!("no preamble: {}", why.name());
+        self.count(&Counter::PreambleRefused(why));
+        self.preambles.refuse(spot, basis.inputs, why);
+    }
+
+    fn prepared(&self, due: &Due, basis: &Basis, run: Run) -> Result<Preamble, Unprepared> {
+        let question = &due.question;
+        let entry = self.entry_that_holds(due).ok_or(NotCompared::InputsChanged)?;
+        let action = self.understand(question, &mut FileView::begin());
+        let action = action.map_err(|_| NotCompared::InputsChanged)?;
+        let compiler = action.knows.compiler.ok_or(Refusal::Options)?;
+        let words = words_of(question).ok_or(NotCompared::InputsChanged)?;
+        let recipe = Recipe::of(compiler, &words)?;
+        let text = beginning(question, recipe.source()).ok_or(Refusal::NoInclude)?;
+        if POSITIONS.iter().any(|word| holds_text(&text, word)) {
+            return Err(Refusal::Position.into());
+        }
+        if [&entry.stdout, &entry.stderr]
+            .into_iter()
+            .any(|print| *print != Print::default())
+        {
+            return Err(Refusal::Talks.into());
+        }
+        let folder = self.preambles.make_folder().map_err(|_| NotCompared::NoRoom)?;
+        let mut workshop = Workshop {
+            recipe: &recipe,
+            compiler,
+            program: question.argv.iter().next().unwrap_or_default(),
+            writes_dependencies: action.knows.outputs.len() > 1,
+            folder: &folder,
+            run: &mut *run,
+            price: 0,
+        };
+        workshop.check(&text)?;
+        Stamp::wait_for_next();
+        let started = Stamp::now();
+        let dependencies = workshop.make(&text)?;
+        require_older(&entry, &question.place(&action.knows), started)?;
+        let mut preamble = Preamble {
+            compiler,
+            text: Digest::of(&text),
+            inputs: basis.inputs,
+            name: folder.name(recipe::HEADER),
+            dependencies: Some(dependencies),
+            size: size_of(folder.path()) + basis.size() as u64,
+            price: workshop.price,
+            plain: entry.processor,
+            basis: Entry::default(),
+            accesses: Vec::new(),
+            folder,
+        };
+        preamble.price += self.try_out(due, &entry, &preamble, run)?;
+        self.require_facts(due, &entry)?;
+        preamble.basis.facts = entry.facts;
+        preamble.accesses = basis.accesses.clone();
+        Ok(preamble)
+    }
+
+    fn entry_that_holds(&self, due: &Due) -> Option<Entry> {
+        let key = key_in_namespace(&due.key, &due.question.wishes.namespace);
+        let entries = self.store.find(&key);
+        let mut entries = entries.iter().filter_map(|known| Some(self.read(known)?.entry));
+        entries.find(|entry| self.require_facts(due, entry).is_ok())
+    }
+
+    /// Compiles the source after the preamble and compares the result with that of the plain compile. Returns the processor
+    /// time.
+    fn try_out(&self, due: &Due, entry: &Entry, preamble: &Preamble, run: Run) -> Result<u64, Unprepared> {
+        let folder = self.rerun_folder();
+        make_empty_folders(&folder)?;
+        let elsewhere = self
+            .redirected(&due.question, due.key, &folder)
+            .ok_or(Refusal::Options)?;
+        let elsewhere = after(elsewhere, preamble);
+        let (code, processor) = run_in(&folder, &elsewhere.argv, run)?;
+        let complete = |text: Bytes| preamble.complete(&text, &due.question.folder);
+        let results = Results::of_folder(&elsewhere.knows, code, &folder, &complete)?;
+        let known = Results::of_entry(entry);
+        if results != known {
+            debug!("after a preamble: another {}", results.difference_from(&known));
+            return Err(Refusal::Different.into());
+        }
+        match processor * WORTH.1 <= entry.processor * WORTH.0 {
+            true => Ok(processor),
+            false => Err(Refusal::NoGain.into()),
+        }
+    }
+}
+
+/// Where a preamble is made.
+struct Workshop<'a, 'r> {
+    recipe: &'a Recipe<'a>,
+    compiler: Compiler,
+    program: &'a [u8],
+    writes_dependencies: bool,
+    folder: &'a OwnFolder,
+    run: Run<'r>,
+    /// Microseconds of processor time until now.
+    price: u64,
+}
+
+impl Workshop<'_, '_> {
+    /// Whether the text is the beginning of the source, and reading it again has no effect.
+    fn check(&mut self, text: &[u8]) -> Result<(), Unprepared> {
+        let once = self.ask(text, Ask::Text)?;
+        let source = self.recipe.checking_source(&self.names(ANSWER.as_bytes()));
+        match effects::is_beginning(&once, &self.answer(source)?) {
+            Ok(()) => {}
+            Err(Apart::Files) => return Err(Refusal::OtherNames.into()),
+            Err(Apart::Text) => return Err(Refusal::Position.into()),
+        }
+        if effects::has_lasting_pragma(&once) {
+            return Err(Refusal::Pragma.into());
+        }
+        let twice = [text, text].concat();
+        let leaves_same = effects::is_same_text(&once, &self.ask(&twice, Ask::Text)?);
+        let macros = self.ask(text, Ask::Macros)?;
+        let is_same = leaves_same && effects::are_same_macros(&macros, &self.ask(&twice, Ask::Macros)?);
+        is_same.then_some(()).ok_or(Refusal::ReadTwice.into())
+    }
+
+    /// What the preprocessor leaves of a text.
+    fn ask(&mut self, text: &[u8], ask: Ask) -> Result<Bytes, Unprepared> {
+        self.write(text)?;
+        let to = self.names(ANSWER.as_bytes());
+        self.answer(self.recipe.checking(&self.folder.name(recipe::TEXT), ask, &to))
+    }
+
+    fn answer(&mut self, words: Option<Vec<Bytes>>) -> Result<Bytes, Unprepared> {
+        self.call(words.ok_or(Refusal::Options)?)?;
+        let answer = self.folder.path().join(ANSWER);
+        let read = fs::read(&answer).map_err(|_| NotCompared::Unreadable)?;
+        let _ = fs::remove_file(answer);
+        Ok(read)
+    }
+
+    /// Makes the precompiled header. Returns its dependency file.
+    fn make(&mut self, text: &[u8]) -> Result<Bytes, Unprepared> {
+        self.write(text)?;
+        let file = self.recipe.file_of(recipe::HEADER.as_bytes());
+        let to = self.names(&file);
+        let words = self.recipe.making(&self.folder.name(recipe::TEXT), &to);
+        let mut words = words.ok_or(Refusal::Options)?;
+        let dependencies = self.folder.name(recipe::DEPENDENCIES);
+        if !self.writes_dependencies {
+            words.extend([b"-MD".to_vec(), b"-MF".to_vec(), dependencies.clone()]);
+        }
+        self.call(words)?;
+        if self.compiler == Compiler::Gcc {
+            // If gcc refuses the header, it must not read the text instead.
+            let _ = fs::remove_file(self.folder.path().join(recipe::TEXT));
+        }
+        fs::read(OsStr::from_bytes(&dependencies)).map_err(|_| NotCompared::Unreadable.into())
+    }
+
+    fn names(&self, main: &[u8]) -> Names {
+        let main = self.folder.path().join(OsStr::from_bytes(main));
+        Names {
+            main: main.as_os_str().as_bytes().to_vec(),
+            dependencies: self.writes_dependencies.then(|| self.folder.name(recipe::DEPENDENCIES)),
+        }
+    }
+
+    fn write(&self, text: &[u8]) -> Result<(), Unprepared> {
+        let written = fs::write(self.folder.path().join(recipe::TEXT), text);
+        written.map_err(|_| NotCompared::NoRoom.into())
+    }
+
+    /// Runs the compiler, which must succeed and print nothing.
+    fn call(&mut self, words: Vec<Bytes>) -> Result<(), Unprepared> {
+        let words = words.iter().map(Vec::as_slice);
+        let argv: Strings = [self.program].into_iter().chain(words).collect();
+        let folder = self.folder.path();
+        let (code, processor) = run_in(folder, &argv, self.run)?;
+        self.price += processor;
+        let is_silent = PRINTS
+            .iter()
+            .all(|name| fs::read(folder.join(name)).is_ok_and(|text| text.is_empty()));
+        (code == 0 && is_silent).then_some(()).ok_or(Refusal::NotMade.into())
+    }
+}
+
+fn spot(key: &Digest, question: &Question) -> Spot {
+    Spot {
+        key: *key,
+        folder: question.folder.clone(),
+    }
+}
+
+/// The directives with which a source begins.
+fn beginning(question: &Question, source: &[u8]) -> Option<Bytes> {
+    let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
+    prefix::read(&fs::read(folder.join(OsStr::from_bytes(source))).ok()?)
+}
+
+/// The accesses of a command without those to what it made. Which file was found does not count any more: files with the same
+/// content are as good.
+fn only_reading(accesses: &[Access]) -> Vec<Access> {
+    let made: HashSet<Bytes> = accesses
+        .iter()
+        .flat_map(|access| access.what.written())
+        .cloned()
+        .collect();
+    let is_about_made = |access: &Access| access.what.clone().texts().iter().any(|text| made.contains(*text));
+    let others = accesses.iter().filter(|access| !is_about_made(access)).cloned();
+    others.map(of_earlier_run).collect()
+}
+
+/// Its processes are none of a later run.
+fn of_earlier_run(mut access: Access) -> Access {
+    const EARLIER: u32 = 1 << 31;
+    access.identity = 0;
+    access.process |= EARLIER;
+    if let What::Begin { parent, .. } = &mut access.what {
+        *parent |= if *parent == 0 { 0 } else { EARLIER };
+    }
+    access
+}
+
+fn is_about(fact: &Fact, source: &Path) -> bool {
+    !matches!(fact, Fact::Twins { .. }) && fact.path() == Some(source)
+}
+
+fn inputs(facts: &[Fact], source: &Path, text: &[u8]) -> Digest {
+    let facts = facts.iter().filter(|fact| !is_about(fact, source)).cloned().collect();
+    let entry = Entry {
+        facts,
+        ..Entry::default()
+    };
+    Digest::of(&[&entry.encode(), text].concat())
+}
+
+/// Files that were read meanwhile must be older, whatever they contain now.
+fn require_older(entry: &Entry, place: &Place, started: Stamp) -> Result<(), NotCompared> {
+    let mut files = entry.facts.iter().filter_map(|fact| match fact {
+        Fact::File { path, .. } => Some(place.absolute(path)),
+        _ => None,
+    });
+    let is_older = |path: Bytes| {
+        let found = rustix::fs::stat(FilePath::new(OsStr::from_bytes(&path)));
+        found.is_ok_and(|stat| Status::from(stat).is_older(started))
+    };
+    files.all(is_older).then_some(()).ok_or(NotCompared::InputsChanged)
+}
+
+fn after(elsewhere: Elsewhere, preamble: &Preamble) -> Elsewhere {
+    let begins = recipe::beginning(preamble.compiler, &preamble.name);
+    let (program, words) = (elsewhere.argv.iter().take(1), elsewhere.argv.iter().skip(1));
+    let argv = program.chain(begins.iter().map(Vec::as_slice)).chain(words);
+    Elsewhere {
+        argv: argv.collect(),
+        knows: elsewhere.knows,
+    }
+}
+
+fn size_of(folder: &FilePath) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}

@@ -1,0 +1,290 @@
+"""Sources that are being edited begin after their headers, and that changes nothing but the time."""
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+from typing import Any, Dict
+
+import pytest
+from cache_support import COMPILERS, PATIENCE, Lab
+
+pytestmark = pytest.mark.timeout(4 * PATIENCE)
+
+HEAD = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include <string>\n#include <vector>\n"
+AFTER = "after its headers"
+TAKE = {"gcc": "-O0 -g", "clang": "-O2"}
+"""Flags with which each compiler is known to make the same object after a precompiled header."""
+
+
+class Source:
+	"""A source that is edited and compiled again and again, with and without the engine."""
+
+	def __init__(self, lab: Lab, line: str, head: str = HEAD, name: str = "src/a.cc") -> None:
+		self.lab, self.line, self.head, self.name = lab, line, head, name
+		self.edits = 0
+
+	def compile(self, body: str = "") -> str:
+		"""Edit the body, and compile twice: both must have the same effects. Returns what wafcc says."""
+		self.edits += 1
+		text = "%sint edited() { return %d; }\n%s\n" % (self.head, self.edits, body)
+		self.lab.write(self.name, text)
+		return self.lab.same(self.line)
+
+	def prepare(self) -> Dict[str, Any]:
+		"""Compile twice, and wait until there is a preamble, or a reason why there is none."""
+		before = self.tell()
+		self.compile()
+		self.compile()
+		return self.wait(before)
+
+	def wait(self, before: Dict[str, Any]) -> Dict[str, Any]:
+		deadline = time.monotonic() + 2 * PATIENCE
+		while True:
+			now = self.tell()
+			if (now["made"], now["refused"]) != (before["made"], before["refused"]):
+				return now
+			assert time.monotonic() < deadline, "nothing is made, and nothing refused: %s" % now
+			time.sleep(0.1)
+
+	def tell(self) -> Dict[str, Any]:
+		return tell(self.lab)
+
+
+def tell(lab: Lab) -> Dict[str, Any]:
+	"""What the statistics say of preambles."""
+	shown = subprocess.run(
+		[lab.wafcc, "--show-stats", "--json"],
+		env=lab.environ,
+		capture_output=True,
+		encoding="utf-8",
+		timeout=PATIENCE,
+		check=True,
+	)
+	told: Dict[str, Any] = json.loads(shown.stdout)["preambles"]
+	return told
+
+
+def find_files(lab: Lab) -> "list[pathlib.Path]":
+	"""The files of all preambles."""
+	home = pathlib.Path(lab.environ["HOME"])
+	return [x for x in home.glob(".cache/wafcc/store-*/preambles/*/*") if x.is_file()]
+
+
+def wait_until_empty(lab: Lab) -> None:
+	"""One may just be in the making."""
+	deadline = time.monotonic() + PATIENCE
+	while find_files(lab):
+		assert time.monotonic() < deadline, find_files(lab)
+		time.sleep(0.1)
+
+
+@pytest.fixture
+def lab(lab: Lab) -> Lab:
+	configure(lab, "1G")
+	return lab
+
+
+def configure(lab: Lab, limit: str) -> None:
+	subprocess.run([lab.wafcc, "--set-config", "preambles=" + limit], env=lab.environ, check=True)
+
+
+@pytest.mark.parametrize(
+	("cc", "flags"),
+	[
+		("gcc", "-O0 -g"),
+		("gcc", "-O2 -MD -MP"),
+		("gcc", "-O1 -MMD -MF a.d -MT other"),
+		("clang", "-O2 -MD -MP"),
+		("clang", "-O0 -Wp,-MD,a.d"),
+	],
+)
+def test_the_third_compile(cc: str, flags: str, lab: Lab) -> None:
+	"""From the third compile on, a source begins after its headers, whose facts are facts of its entry, too."""
+	if cc not in COMPILERS:
+		pytest.skip("there is no %s" % cc)
+	lab.write("src/own.h", "#pragma once\n#include <sstream>\n#define OWN 1\n")
+	source = Source(lab, "%s %s -c src/a.cc -o a.o" % (cc, flags), HEAD + '#include "own.h"\n')
+	told = source.prepare()
+	assert told["made"] == 1 and told["used"] == 0, told
+	assert AFTER in source.compile("#include <deque>\nstd::deque<int> d(OWN);")
+	said = lab.same(source.line)
+	assert said.startswith("hit"), said
+	assert AFTER in source.compile()
+	told = source.tell()
+	assert told["used"] == 2 and not told["refused"] and told["saved"] > 0, told
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_what_headers_depend_on(cc: str, lab: Lab) -> None:
+	"""A header that changes, or that is found elsewhere, is read again. Later there is a preamble of it."""
+	lab.write("one/other.h", "")
+	lab.write("two/own.h", "#pragma once\ninline int own() { return 2; }\n")
+	body = "int is() { return own(); }"
+	source = Source(lab, "%s %s -Ione -Itwo -c src/a.cc -o a.o" % (cc, TAKE[cc]), HEAD + "#include <own.h>\n")
+	source.prepare()
+	assert AFTER in source.compile(body)
+	lab.write("two/own.h", "#pragma once\ninline int own() { return 3; }\n")
+	before = source.tell()
+	assert AFTER not in source.compile(body)
+	assert source.wait(before)["made"] == 2
+	assert AFTER in source.compile(body)
+	lab.write("one/own.h", "#pragma once\ninline int own() { return 4; }\n")
+	assert AFTER not in source.compile(body)
+	(lab.folder / "one" / "own.h").unlink()
+	assert AFTER in source.compile(body)
+
+
+def test_what_the_source_begins_with(lab: Lab) -> None:
+	"""Another beginning is another preamble."""
+	source = Source(lab, "gcc -O0 -c src/a.cc -o a.o")
+	source.prepare()
+	source.head = "#define EXTRA 1\n" + HEAD
+	before = source.tell()
+	assert AFTER not in source.compile("int x = EXTRA;")
+	source.wait(before)
+	assert AFTER in source.compile("int x = EXTRA;")
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_messages(cc: str, lab: Lab) -> None:
+	"""A compile that says anything is the plain one, and its source keeps its preamble."""
+	source = Source(lab, "%s %s -Wall -MD -c src/a.cc -o a.o" % (cc, TAKE[cc]))
+	source.prepare()
+	source.compile("int broken( {")
+	source.compile("static int unused() { return std::string().size() - 1; }")
+	source.compile("#warning said\n")
+	told = source.tell()
+	assert told["used"] == 0 and told["refused"] == {}, told
+	assert AFTER in source.compile()
+
+
+REFUSED = {
+	"no include": ("", "", "it does not begin with an include"),
+	"an option": (HEAD, "-include cstdio", "its options are not known to allow one"),
+	"locations": (HEAD, "-O2 -g", "its debug information would differ"),
+	"a line": ("#if __LINE__ == 1\n#define A\n#endif\n" + HEAD, "", "its beginning names its own file or line"),
+	"no guard": (HEAD + '#include "open.h"\n', "", "its headers have another effect when they are read twice"),
+	"a counter": (HEAD + '#include "counter.h"\n', "", "its headers have another effect when they are read twice"),
+	"a pragma": (HEAD + '#include "pragma.h"\n', "", "a pragma in its headers reaches beyond them"),
+	"its base": (HEAD + '#include "base.h"\n', "", "its beginning names its own file or line"),
+	"no gain": ("#include <stddef.h>\n", "", "it gained too little"),
+	"a warning": (HEAD + '#include "warning.h"\n', "", "its compile prints something"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refusals(what: str, lab: Lab) -> None:
+	"""A source whose headers could have another effect has no preamble, for a reason that is counted and explained."""
+	head, flags, why = REFUSED[what]
+	files = {
+		"open.h": "extern int again;\n",
+		"counter.h": "#ifndef COUNTER_H\n#define COUNTER_H 1\n#else\nextern int read_twice;\n#endif\n",
+		"pragma.h": "#pragma once\n#pragma pack(1)\n",
+		"base.h": "#pragma once\nstatic const char *base = __BASE_FILE__;\n",
+		"warning.h": "#pragma once\n#warning from a header\n",
+	}
+	for name, text in files.items():
+		lab.write("src/" + name, text)
+	slow = "template <int N> struct S { static int f() { return N + S<N - 1>::f(); } };\n"
+	slow += "template <> struct S<0> { static int f() { return 0; } };\nint slow() { return S<800>::f(); }\n"
+	source = Source(lab, "gcc %s -c src/a.cc -o a.o" % flags, head)
+	before = source.tell()
+	source.compile(slow)
+	source.compile(slow)
+	assert source.wait(before)["refused"] == {why: 1}
+	said = source.compile(slow)
+	assert AFTER not in said and why in said, said
+	assert source.tell()["refused"] == {why: 1}, "it was tried again, and nothing had changed"
+
+
+def test_names_beside_the_source(lab: Lab) -> None:
+	"""In the folder of the command, a header would be called ``./own.h``, which ``__FILE__`` would show."""
+	lab.write("own.h", "#pragma once\ninline const char *name() { return __FILE__; }\n")
+	source = Source(lab, "gcc -O0 -c a.cc -o a.o", HEAD + '#include "own.h"\n', "a.cc")
+	assert source.prepare()["refused"] == {"its headers would have other names": 1}
+	source.compile("const char *is() { return name(); }")
+
+
+def test_a_header_beside_the_source_only(lab: Lab) -> None:
+	"""What lies beside the source is found by the source's own includes, and not by those of its headers."""
+	lab.write("src/of.h", "#define OF 1\n")
+	lab.write("inc/of.h", "#define OF 2\n")
+	lab.write("other/own.h", '#pragma once\n#include "of.h"\ninline int of() { return OF; }\n')
+	source = Source(lab, "gcc -O0 -Iother -Iinc -c src/a.cc -o a.o", HEAD + "#include <own.h>\n")
+	assert source.prepare()["refused"] == {"its headers would have other names": 1}
+	source.compile("int is() { return of(); }")
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_lost_files(cc: str, lab: Lab) -> None:
+	"""If a preamble's files are damaged or gone, the plain compile runs, and the preamble is given up."""
+	source = Source(lab, "%s %s -c src/a.cc -o a.o" % (cc, TAKE[cc]))
+	source.prepare()
+	headers = [x for x in find_files(lab) if x.name.startswith("header") and not x.name.endswith(".d")]
+	assert headers
+	for header in headers:
+		header.write_bytes(header.read_bytes()[:5000])
+	assert "it ran twice" in source.compile()
+	told = source.tell()
+	assert told["used"] == 0 and told["refused"] == {"a compile failed only with it": 1}, told
+	assert AFTER not in source.compile()
+
+
+def test_an_unusual_output(lab: Lab) -> None:
+	"""An output that must not be replaced is left to the plain compile."""
+	source = Source(lab, "gcc -O0 -c src/a.cc -o a.o")
+	source.prepare()
+	plain = lab.write("src/a.cc", HEAD + "int other;\n")
+	subprocess.run(["gcc", "-O0", "-c", str(plain), "-o", "plain.o"], cwd=lab.folder, check=True)
+	os.symlink("real.o", lab.folder / "a.o")
+	subprocess.run([lab.wafcc, *source.line.split()], cwd=lab.folder, env=lab.environ, check=True)
+	assert (lab.folder / "a.o").is_symlink()
+	assert (lab.folder / "real.o").read_bytes() == (lab.folder / "plain.o").read_bytes()
+	assert source.tell()["refused"] == {"its result could not be used": 1}
+
+
+def test_limits(lab: Lab) -> None:
+	"""A preamble that does not fit is not kept; a smaller limit removes what is there; `off` removes all."""
+	source = Source(lab, "gcc -O0 -c src/a.cc -o a.o")
+	source.prepare()
+	assert find_files(lab)
+	for limit in ("10k", "off"):
+		configure(lab, limit)
+		assert AFTER not in source.compile()
+		wait_until_empty(lab)
+	configure(lab, "10k")
+	before = source.tell()
+	source.compile()
+	assert source.wait(before)["refused"] == {"there is no room for it": 1}
+	wait_until_empty(lab)
+
+
+def test_a_killed_engine(lab: Lab) -> None:
+	"""The next engine removes what an engine that was killed has left."""
+	source = Source(lab, "gcc -O0 -c src/a.cc -o a.o")
+	source.prepare()
+	left = find_files(lab)
+	subprocess.run([lab.wafcc, "--shutdown"], env=lab.environ, check=True)
+	for path in left:  # as if it had been killed
+		path.parent.mkdir(parents=True, exist_ok=True)
+		path.write_text("left")
+	assert AFTER not in source.compile()
+	assert not any(path.exists() for path in left)
+
+
+def test_told(lab: Lab) -> None:
+	"""The table of statistics and `wafd status` tell of preambles."""
+	source = Source(lab, "gcc -O0 -c src/a.cc -o a.o")
+	source.prepare()
+	source.compile()
+	shown = subprocess.run(
+		[lab.wafcc, "--show-stats"], env=lab.environ, stdout=subprocess.PIPE, encoding="utf-8", check=True
+	)
+	lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+	assert "After their headers: 1" in lines and "Preambles made: 1" in lines
+	status = subprocess.run(
+		[lab.engine, "status"], env=lab.environ, stdout=subprocess.PIPE, encoding="utf-8", check=True
+	)
+	assert "1 compiles began after their headers" in status.stdout
