@@ -40,13 +40,12 @@ def fuzz(code: pathlib.Path, work: pathlib.Path, *options: str) -> "subprocess.C
 	return subprocess.run([*argv, *options], capture_output=True, encoding="utf-8", timeout=550, check=False)
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_nothing_differs(seed: str, code: pathlib.Path, engine: str, tmp_path: pathlib.Path) -> None:
+def test_nothing_differs(code: pathlib.Path, engine: str, tmp_path: pathlib.Path) -> None:
 	"""Edits of all kinds are made, some compiles begin after their headers, and nothing is left."""
 	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
-	done = fuzz(code, tmp_path, "--wafcc", wafcc, "--edits", "25", "--seed", seed, "--flags=-O0 -g")
+	done = fuzz(code, tmp_path, "--wafcc", wafcc, "--edits", "20", "--seed", "1", "--flags=-O0 -g")
 	assert done.returncode == 0, done
-	assert "25 edits, nothing differs" in done.stdout
+	assert "20 edits, nothing differs" in done.stdout
 	told = re.search(r"(\d+) compiles began after their headers, (\d+) preambles were made", done.stdout)
 	assert told and int(told.group(1)) > 0 and int(told.group(2)) > 0, done.stdout
 	assert not list(tmp_path.glob("fuzzedits-*"))
