@@ -121,10 +121,6 @@ impl Begun {
     }
 }
 
-fn holds_text(text: &[u8], part: &[u8]) -> bool {
-    memmem::find(text, part).is_some()
-}
-
 fn is_below(path: &[u8], folder: &[u8]) -> bool {
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
@@ -173,10 +169,12 @@ impl Cache {
         key: &Digest,
         file_view: &mut Option<FileView>,
     ) -> Option<Begun> {
+        if !self.preambles.is_on() {
+            return None;
+        }
         let spot = spot(key, question);
         let preamble = self.preambles.find(&spot)?;
-        let text = beginning(question, action.source.as_ref()?)?;
-        if Digest::of(&text) != preamble.text || !self.holds(&preamble, question, action, file_view) {
+        if !self.holds(&preamble, question, action, file_view) {
             return None;
         }
         let folder = self.preambles.make_folder().ok()?;
@@ -196,11 +194,13 @@ impl Cache {
         if is_begun {
             return Some(AFTER_HEADERS.to_owned());
         }
-        let refusal = self.preambles.refusal(&spot(key, question))?;
+        let is_on = self.preambles.is_on();
+        let refusal = is_on.then(|| self.preambles.refusal(&spot(key, question)))??;
         Some(format!("it has no preamble: {}", refusal.name()))
     }
 
-    /// Whether the headers of a preamble are what they were.
+    /// Whether the source begins as it did when the preamble was made, and the headers are what they were. The source may be
+    /// edited while its compile waits for a slot, so this is asked again after the compile.
     pub(super) fn holds(
         &self,
         preamble: &Preamble,
@@ -209,6 +209,10 @@ impl Cache {
         file_view: &mut Option<FileView>,
     ) -> bool {
         let Some(source) = &action.source else { return false };
+        let text = beginning(question, source);
+        if !text.is_some_and(|text| Digest::of(&text) == preamble.text) {
+            return false;
+        }
         let place = question.place(&action.knows);
         let environment = question.variables(&action.knows);
         let source = place.path(&Path::here(), source);
@@ -270,7 +274,7 @@ impl Cache {
         let words = words_of(question).ok_or(NotCompared::InputsChanged)?;
         let recipe = Recipe::of(compiler, &words)?;
         let text = beginning(question, recipe.source()).ok_or(Refusal::NoInclude)?;
-        if POSITIONS.iter().any(|word| holds_text(&text, word)) {
+        if POSITIONS.iter().any(|word| memmem::find(&text, word).is_some()) {
             return Err(Refusal::Position.into());
         }
         if [&entry.stdout, &entry.stderr]
@@ -287,30 +291,26 @@ impl Cache {
             writes_dependencies: action.knows.outputs.len() > 1,
             folder: &folder,
             run: &mut *run,
-            price: 0,
         };
         workshop.check(&text)?;
         Stamp::wait_for_next();
         let started = Stamp::now();
         let dependencies = workshop.make(&text)?;
         require_older(&entry, &question.place(&action.knows), started)?;
-        let mut preamble = Preamble {
+        let preamble = Preamble {
             compiler,
             text: Digest::of(&text),
             inputs: basis.inputs,
             name: folder.name(recipe::HEADER),
-            dependencies: Some(dependencies),
+            dependencies,
             size: size_of(folder.path()) + basis.size() as u64,
-            price: workshop.price,
             plain: entry.processor,
-            basis: Entry::default(),
-            accesses: Vec::new(),
+            basis: entry,
+            accesses: basis.accesses.clone(),
             folder,
         };
-        preamble.price += self.try_out(due, &entry, &preamble, run)?;
-        self.require_facts(due, &entry)?;
-        preamble.basis.facts = entry.facts;
-        preamble.accesses = basis.accesses.clone();
+        self.try_out(due, &preamble, run)?;
+        self.require_facts(due, &preamble.basis)?;
         Ok(preamble)
     }
 
@@ -321,9 +321,8 @@ impl Cache {
         entries.find(|entry| self.require_facts(due, entry).is_ok())
     }
 
-    /// Compiles the source after the preamble and compares the result with that of the plain compile. Returns the processor
-    /// time.
-    fn try_out(&self, due: &Due, entry: &Entry, preamble: &Preamble, run: Run) -> Result<u64, Unprepared> {
+    /// Compiles the source after the preamble and compares the result with that of the plain compile.
+    fn try_out(&self, due: &Due, preamble: &Preamble, run: Run) -> Result<(), Unprepared> {
         let folder = self.rerun_folder();
         make_empty_folders(&folder)?;
         let elsewhere = self
@@ -333,13 +332,13 @@ impl Cache {
         let (code, processor) = run_in(&folder, &elsewhere.argv, run)?;
         let complete = |text: Bytes| preamble.complete(&text, &due.question.folder);
         let results = Results::of_folder(&elsewhere.knows, code, &folder, &complete)?;
-        let known = Results::of_entry(entry);
+        let known = Results::of_entry(&preamble.basis);
         if results != known {
             debug!("after a preamble: another {}", results.difference_from(&known));
             return Err(Refusal::Different.into());
         }
-        match processor * WORTH.1 <= entry.processor * WORTH.0 {
-            true => Ok(processor),
+        match processor * WORTH.1 <= preamble.plain * WORTH.0 {
+            true => Ok(()),
             false => Err(Refusal::NoGain.into()),
         }
     }
@@ -353,8 +352,6 @@ struct Workshop<'a, 'r> {
     writes_dependencies: bool,
     folder: &'a OwnFolder,
     run: Run<'r>,
-    /// Microseconds of processor time until now.
-    price: u64,
 }
 
 impl Workshop<'_, '_> {
@@ -429,8 +426,7 @@ impl Workshop<'_, '_> {
         let words = words.iter().map(Vec::as_slice);
         let argv: Strings = [self.program].into_iter().chain(words).collect();
         let folder = self.folder.path();
-        let (code, processor) = run_in(folder, &argv, self.run)?;
-        self.price += processor;
+        let (code, _) = run_in(folder, &argv, self.run)?;
         let is_silent = PRINTS
             .iter()
             .all(|name| fs::read(folder.join(name)).is_ok_and(|text| text.is_empty()));
@@ -488,7 +484,7 @@ fn inputs(facts: &[Fact], source: &Path, text: &[u8]) -> Digest {
     Digest::of(&[&entry.encode(), text].concat())
 }
 
-/// Files that were read meanwhile must be older, whatever they contain now.
+/// The files that the compile read must not have been written since this moment, even if their content is the same now.
 fn require_older(entry: &Entry, place: &Place, started: Stamp) -> Result<(), NotCompared> {
     let mut files = entry.facts.iter().filter_map(|fact| match fact {
         Fact::File { path, .. } => Some(place.absolute(path)),

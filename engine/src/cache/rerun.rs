@@ -152,7 +152,7 @@ impl Cache {
 }
 
 impl Question {
-    /// The same question, to be asked by nobody: for a command that is run again.
+    /// A copy for a command that is run again. No client waits for its answer.
     pub(super) fn repeated(&self) -> Question {
         Question {
             who: self.who,

@@ -112,7 +112,7 @@ pub fn is_beginning(part: &[u8], whole: &[u8]) -> Result<(), Apart> {
     Ok(())
 }
 
-/// Whether two preprocessed texts have the same words, from whatever files.
+/// Whether two preprocessed texts have the same words. The files do not count.
 pub fn is_same_text(one: &[u8], other: &[u8]) -> bool {
     let is_word = |part: &Part| matches!(part, Part::Word(_));
     parts(one).filter(is_word).eq(parts(other).filter(is_word))

@@ -28,26 +28,24 @@ pub struct Preamble {
     pub folder: OwnFolder,
     /// The name by which a command line includes it.
     pub name: Bytes,
-    /// The dependency file of the header itself, if the compile writes one.
-    pub dependencies: Option<Bytes>,
+    /// The dependency file of the header itself.
+    pub dependencies: Bytes,
     /// The compile with which it was proved. It holds as long as the facts of this hold, except those about the source.
     pub basis: Entry,
     /// The accesses of that compile.
     pub accesses: Vec<Access>,
     /// The size of its files, and of what is in memory.
     pub size: u64,
-    /// The processor time, in microseconds, in which it was made and proved, and that of the plain compile.
-    pub price: u64,
+    /// The processor time of the plain compile, in microseconds.
     pub plain: u64,
 }
 
 impl Preamble {
     /// The dependency file of a compile in `folder` that began after it, as the plain compile writes it.
     pub fn complete(&self, text: &[u8], folder: &[u8]) -> Option<Bytes> {
-        let of_header = self.dependencies.as_ref()?;
         let names = self.own_names();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        relocation::completed(text, self.compiler, of_header, &names, folder)
+        relocation::completed(text, self.compiler, &self.dependencies, &names, folder)
     }
 
     /// Names of its own files in dependency files.

@@ -155,7 +155,7 @@ impl Scanner<'_> {
     fn skip_comment(&mut self) -> Option<()> {
         let rest = &self.text[self.at + 2..];
         let length = rest.windows(2).position(|two| two == b"*/")?;
-        // The end of a comment may be spliced, too. Nobody does that, but then the comment would end earlier.
+        // A comment whose end is broken over two lines would end earlier than it seems. Such a text is not understood.
         let comment = &rest[..length];
         let is_spliced = |two: &[u8]| two == b"*\\";
         if comment.windows(2).any(is_spliced) {

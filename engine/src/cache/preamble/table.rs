@@ -71,7 +71,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Preambles of an engine that has ended are removed: nobody knows their facts any more.
+    /// Removes the preambles of an earlier engine, because their facts are lost.
     pub fn new(folder: PathBuf) -> Table {
         let _ = fs::remove_dir_all(&folder);
         Table {
@@ -222,11 +222,10 @@ mod tests {
             inputs: Digest::of(b"inputs"),
             folder: table.make_folder().unwrap(),
             name: Vec::new(),
-            dependencies: None,
+            dependencies: Vec::new(),
             basis: Entry::default(),
             accesses: Vec::new(),
             size,
-            price: 0,
             plain: 0,
         }
     }
