@@ -1,6 +1,7 @@
 """Two checkouts of one project: what one has compiled is a hit in the other, and never names the other."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import time
@@ -491,3 +492,141 @@ def test_a_debugger_finds_the_sources(lab: Lab) -> None:
 		subprocess.run(command, cwd=top / "build", env=lab.environ, check=True)
 	assert settings.read_text().count('set substitute-path . "%s"\n' % top) == 1
 	assert "return 7" in subprocess.run(show, cwd=lab.folder, capture_output=True, text=True, check=True).stdout
+
+
+CONFIGURED = '/* made by configure */\n#define SRCDIR "TOP/src"\n# define VERSION "1"\n#define WHERE \t"TOP:TOP/inc" \n'
+"""What many projects' ``configure`` writes."""
+
+
+def configure(lab: Lab, checkout: str, text: str = CONFIGURED) -> None:
+	lab.write(f"{checkout}/build/config.h", text.replace("TOP", str(lab.folder / checkout)))
+
+
+@each
+@pytest.mark.parametrize("option", ["-O2 -Wall", "-include config.h -MD -MF x.d"])
+def test_macros_that_nothing_uses(cc: str, option: str, lab: Lab) -> None:
+	"""A header that defines where the checkout is, is as good as the same one in another checkout."""
+	make_checkouts(lab, src__x_c='#include "config.h"\n' + TELLING, inc__x_h="#define X 1\n")
+	for checkout in CHECKOUTS:
+		configure(lab, checkout)
+	line = f"{cc} {option} {'-g' if cc == 'gcc' else ''} -I. -ITOP/inc -c TOP/src/x.c -o x.o"
+	until_shared(lab, line, CHECKOUTS[0], "build", **SHARED)
+	assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("hit")
+	other = CHECKOUTS[1]
+	for text, outcome in (
+		(CONFIGURED.replace("/src", "/source"), "hit"),
+		(CONFIGURED.replace("TOP:TOP/inc", "here"), "hit"),
+		(CONFIGURED.replace('"1"', '"2"'), "miss"),
+		(CONFIGURED.replace('TOP/src"', 'TOP/src" ""'), "miss"),
+		(CONFIGURED.replace("/src", "*/src"), "miss"),
+		(CONFIGURED.replace("# define VERSION", "# define  VERSION"), "miss"),
+		(CONFIGURED + "#define X 3\n", "miss"),
+		(CONFIGURED.replace('#define SRCDIR "TOP/src"\n', ""), "miss"),
+	):
+		configure(lab, other, text)
+		assert share(lab, line, other, "build", **SHARED).startswith(outcome), text
+
+
+@each
+@pytest.mark.parametrize(
+	"text, option",
+	[
+		("const char *s = SRCDIR;", ""),
+		("#ifdef SRCDIR\nint g;\n#endif", ""),
+		("#define JOIN(a, b) a##b\nconst char *s = JOIN(SRC, DIR);", ""),
+		("#define JOIN(a, b) a??=??=b\nconst char *s = JOIN(SRC, DIR);", "-trigraphs"),
+		("const char *s = SRC\\\nDIR;", ""),
+		("#define J(a, b, c, d, e, f) a##b##c##d##e##f\nconst char *s = J(S, R, C, D, I, R);", ""),
+		('/* it\'s */ const char *s = /* " */ SRCDIR /* " */;', ""),
+		("// it's /*\nconst char *s = SRCDIR; // */", ""),
+		("const char *s = GIVEN;", "-DGIVEN=SRCDIR"),
+		("#define JOIN(a, b) a##b\n#define MADE(a, b) JOIN(a, b)\nconst char *s = MADE(GIVEN, DIR);", "-DGIVEN=SRC"),
+		("const char *s = USED;", ""),
+		('#include "used.h"\nconst char *s = u;', ""),
+		('_Pragma("push_macro(\\"SRCDIR\\")")\nint g;', ""),
+		('asm(".data\\n.globl raw\\nraw: .incbin \\"config.h\\"\\n.text");', ""),
+		("int g;", "-g3"),
+	],
+)
+def test_macros_that_something_uses(cc: str, text: str, option: str, lab: Lab) -> None:
+	"""However a macro is used that names the checkout: its value counts."""
+	make_checkouts(lab, src__x_c=f'#include "config.h"\n{text}\n', inc__used_h="static const char *u = SRCDIR;\n")
+	used = CONFIGURED + ("#define USED SRCDIR\n" if "USED" in text else "")
+	for checkout in CHECKOUTS:
+		configure(lab, checkout, used)
+	line = f"{cc} {option} -I. -ITOP/inc -c TOP/src/x.c -o x.o"
+	found = [share(lab, line, checkout, "build", **SHARED) for checkout in (CHECKOUTS[0], CHECKOUTS[0], CHECKOUTS[1])]
+	assert not found[2].startswith("hit"), found
+
+
+GUARDED = """\
+/* by bison */
+#ifndef YYNAME_P_TAB_H_INCLUDED
+# define YYNAME_P_TAB_H_INCLUDED
+enum { TOKEN = 258 };
+#endif /* !YYNAME_P_TAB_H_INCLUDED */
+"""
+"""A header as bison makes it: the name of its guard is made of its path."""
+
+
+JOINS = "#define J(a, b) a##b\n#define T(x) #x\n#define S(x) T(x)\n"
+
+
+def generate(lab: Lab, checkout: str, text: str = GUARDED) -> None:
+	folder = re.sub("[^A-Z0-9]", "_", str(lab.folder / checkout / "build").upper())
+	lab.write(f"{checkout}/build/p.tab.h", text.replace("NAME", folder))
+
+
+@each
+def test_a_guard_that_names_its_checkout(cc: str, lab: Lab) -> None:
+	make_checkouts(lab, src__x_c='#include "p.tab.h"\n#include "p.tab.h"\n' + TELLING, inc__x_h="#define X TOKEN\n")
+	for checkout in CHECKOUTS:
+		generate(lab, checkout)
+	line = f"{cc} {'-g' if cc == 'gcc' else ''} -I. -ITOP/inc -c TOP/src/x.c -o x.o"
+	until_shared(lab, line, CHECKOUTS[0], "build", **SHARED)
+	assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("hit")
+	for text in (
+		GUARDED.replace("258", "259"),
+		GUARDED.replace("ifndef YY", "ifndef Y"),
+		GUARDED.replace("/* !YYNAME", "/* !YYNAM"),
+		GUARDED.replace("#endif", "int more;\n#endif"),
+	):
+		generate(lab, CHECKOUTS[1], text)
+		assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("miss"), text
+	generate(lab, CHECKOUTS[1])
+	assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("hit")
+
+
+@pytest.mark.parametrize(
+	"text, option",
+	[
+		("#ifdef YYNAME_P_TAB_H_INCLUDED\nint g;\n#endif", ""),
+		(JOINS + "const char *s = S(J(YYNAME_P_TAB_H_, INCLUDED));", ""),
+		('const char *s = "YYNAME_P_TAB_H_INCLUDED";', ""),
+		("int g;", "-DYYNAME_P_TAB_H_INCLUDED"),
+		("int g;", "-DOTHER_P_TAB_H_INCLUDED"),
+		("int g;", "-g3"),
+	],
+)
+def test_a_guard_that_something_uses(text: str, option: str, lab: Lab) -> None:
+	"""Its name in one checkout may be that of another macro in another one."""
+	names = {c: re.sub("[^A-Z0-9]", "_", str(lab.folder / c / "build").upper()) for c in CHECKOUTS}
+	for checkout in CHECKOUTS:
+		write_all(lab, checkouts=[checkout])
+		(lab.folder / checkout / ".git").mkdir()
+		generate(lab, checkout)
+		# both checkouts have the same source, which names the header of the second one
+		lab.write(f"{checkout}/src/x.c", '#include "p.tab.h"\n%s\n' % text.replace("NAME", names[CHECKOUTS[1]]))
+	line = f"gcc {option.replace('NAME', names[CHECKOUTS[1]])} -I. -c TOP/src/x.c -o x.o"
+	found = [share(lab, line, checkout, "build", **SHARED) for checkout in (CHECKOUTS[0], CHECKOUTS[0], CHECKOUTS[1])]
+	assert not found[2].startswith("hit"), found
+
+
+def test_digests_of_sources_in_debug_information(lab: Lab) -> None:
+	"""clang writes a digest of each source, also of one of which nothing is used."""
+	make_checkouts(lab, src__x_c='#include "config.h"\nint f;\n')
+	for checkout in CHECKOUTS:
+		configure(lab, checkout)
+	line = "clang -g -gdwarf-5 -I. -c TOP/src/x.c -o x.o"
+	for checkout in (CHECKOUTS[0], CHECKOUTS[1]):
+		assert share(lab, line, checkout, "build", **SHARED).startswith("miss")

@@ -307,3 +307,17 @@ def test_told(lab: Lab) -> None:
 		[lab.engine, "status"], env=lab.environ, stdout=subprocess.PIPE, encoding="utf-8", check=True
 	)
 	assert "1 compiles began after their headers" in status.stdout
+
+
+def test_a_macro_that_was_not_used_yet(lab: Lab) -> None:
+	"""The compile does not depend on a macro that names its checkout and that nothing uses; its preamble does."""
+	header = '#pragma once\n#include <sstream>\n#define WHERE "%s/%d"\n'
+	lab.write("src/own.h", header % (lab.folder, 1))
+	subprocess.run([lab.wafcc, "--set-config", "base_dir=%s" % lab.folder], env=lab.environ, check=True)
+	line = "gcc -O0 -c %s/src/a.cc -o a.o" % lab.folder
+	source = Source(lab, line, HEAD + '#include "own.h"\n')
+	source.prepare()
+	assert AFTER in source.compile()
+	lab.write("src/own.h", header % (lab.folder, 2))
+	assert lab.same(line).startswith("hit")
+	assert AFTER not in source.compile("const char *where = WHERE;")

@@ -14,7 +14,7 @@ sys.path.append(str(ROOT / "utils"))
 
 from fuzzer.trial import Trace, compare  # noqa: E402
 
-KINDS = ("wrappers", "helpers", "tools", "links", "libraries", "processors", "checkouts", "precompiled")
+KINDS = ("wrappers", "helpers", "tools", "links", "libraries", "processors", "checkouts", "configured", "precompiled")
 HONEST = '#!/bin/sh\ncase "$1" in --*) exit 0;; run) shift 2;; esac\nexec "$@"\n'
 # remembers by command line and folder only
 LYING = """\

@@ -4,6 +4,7 @@ from typing import Dict, List, Optional, Type
 
 from hunt import Mistake
 
+from .configured import Configured
 from .headers import Precompiled
 from .kind import Kind
 from .places import Libraries, Links, Processors
@@ -12,7 +13,8 @@ from .wrappers import Helpers, Parts, Wrappers
 
 COMPILES = "compiles"
 KINDS: Dict[str, Type[Kind]] = {
-	kind.name: kind for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors, Checkouts, Precompiled)
+	kind.name: kind
+	for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors, Checkouts, Configured, Precompiled)
 }
 
 

@@ -14,6 +14,7 @@ use super::request::now;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::bytes::path_text;
+use crate::facts::definitions::{digest_except, without, Unused};
 use crate::facts::fact::{Fact, Words};
 use crate::facts::path::{Path as FactPath, Place};
 use crate::facts::world::View;
@@ -97,13 +98,11 @@ impl Cache {
         let mut reasons = Reasons::default();
         let mut compared = 0;
         for (fact, change) in entry.changes(view) {
-            let line = match fact {
-                Some(Fact::File { path, digest }) if compared < MOST_COMPARED => {
-                    compared += 1;
-                    self.find_line(question, action, path, digest, view.place)
-                }
-                _ => None,
-            };
+            let content = fact.and_then(Fact::content).filter(|_| compared < MOST_COMPARED);
+            let line = content.and_then(|content| {
+                compared += 1;
+                self.find_line(question, action, content, view.place)
+            });
             reasons.add(match line {
                 Some(line) => format!("{change}: {line}"),
                 None => change.to_string(),
@@ -118,20 +117,27 @@ impl Cache {
         &self,
         question: &Question,
         action: &Action,
-        path: &FactPath,
-        was: &Digest,
+        (path, was, unused): (&FactPath, &Digest, Option<&Unused>),
         place: &Place,
     ) -> Option<String> {
         let key = key_in_namespace(&action.key, &question.wishes.namespace).to_string();
         let now = read_text(&place.absolute(path))?;
         let others = self.journal.elsewhere(&key[..DIGITS], &shown(&question.folder));
+        let digest = |text: &[u8], place: &Place| match unused {
+            Some(unused) => digest_except(text, unused, place.bases()),
+            None => Digest::of(text),
+        };
+        let compared = |text: Vec<u8>, place: &Place| match unused {
+            Some(unused) => without(&text, unused, place.bases()),
+            None => text,
+        };
         let mut others = others.iter().filter_map(|other| {
             let there = place_of(other, question, &action.knows.bases)?;
             let text = read_text(&there.absolute(path))?;
-            (Digest::of(&text) == *was).then_some((other, text))
+            (digest(&text, &there) == *was).then(|| (other, compared(text, &there)))
         });
         let (other, before) = others.next()?;
-        let line = first_difference(&before, &now)?;
+        let line = first_difference(&before, &compared(now, place))?;
         Some(format!("{line} in {}", other.folder))
     }
 

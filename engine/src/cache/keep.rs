@@ -244,6 +244,7 @@ impl Cache {
             unseen: if is_silent { &FOR_DIAGNOSTICS } else { &[] },
             observer: &ended.observer,
             started: ended.started,
+            words: knows.words.as_deref(),
         };
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
             return Err(UnstoredReason::DriverDiffers.into());

@@ -296,6 +296,9 @@ impl Cache {
         Stamp::wait_for_next();
         let started = Stamp::now();
         let dependencies = workshop.make(&text)?;
+        // The headers are now what they were in the plain compile. If they are older than the preamble, that has read these.
+        self.require_facts(due, &entry)?;
+        let entry = self.of_whole_files(entry, question, &action)?;
         require_older(&entry, &question.place(&action.knows), started)?;
         let preamble = Preamble {
             compiler,
@@ -312,6 +315,22 @@ impl Cache {
         self.try_out(due, &preamble, run)?;
         self.require_facts(due, &preamble.basis)?;
         Ok(preamble)
+    }
+
+    /// The preamble holds all macros of its headers, and the source may use another one tomorrow. So each header counts as a
+    /// whole.
+    fn of_whole_files(&self, mut entry: Entry, question: &Question, action: &Action) -> Result<Entry, NotCompared> {
+        let place = question.place(&action.knows);
+        let environment = question.variables(&action.knows);
+        let mut view = View::new(&self.world, &place, &environment);
+        for fact in &mut entry.facts {
+            if let Fact::Except { path, .. } = fact {
+                let (_, digest) = view.digest(path).map_err(|_| NotCompared::InputsChanged)?;
+                let path = path.clone();
+                *fact = Fact::File { path, digest };
+            }
+        }
+        Ok(entry)
     }
 
     fn entry_that_holds(&self, due: &Due) -> Option<Entry> {
@@ -486,10 +505,8 @@ fn inputs(facts: &[Fact], source: &Path, text: &[u8]) -> Digest {
 
 /// The files that the compile read must not have been written since this moment, even if their content is the same now.
 fn require_older(entry: &Entry, place: &Place, started: Stamp) -> Result<(), NotCompared> {
-    let mut files = entry.facts.iter().filter_map(|fact| match fact {
-        Fact::File { path, .. } => Some(place.absolute(path)),
-        _ => None,
-    });
+    let contents = entry.facts.iter().filter_map(Fact::content);
+    let mut files = contents.map(|(path, ..)| place.absolute(path));
     let is_older = |path: Bytes| {
         let found = rustix::fs::stat(FilePath::new(OsStr::from_bytes(&path)));
         found.is_ok_and(|stat| Status::from(stat).is_older(started))

@@ -3,7 +3,7 @@
 //! Pure. If a text is found that has no effect, some hits are lost. If one is missed, a hit may be wrong. So comments and
 //! strings are searched as well.
 
-use crate::observe::access::Bytes;
+use super::words::{is_blank, joined};
 
 const NAME: &[u8] = b"dependency";
 const SPACES: [&[u8]; 2] = [b"GCC", b"clang"];
@@ -46,7 +46,7 @@ fn is_of_name(byte: u8) -> bool {
 }
 
 /// Objects, archives and precompiled headers: the compile that made them has done the comparison.
-fn is_made_by_tools(text: &[u8]) -> bool {
+pub fn is_made_by_tools(text: &[u8]) -> bool {
     const MAGIC: [&[u8]; 5] = [b"\x7fELF", b"!<arch>\n", b"gpch", b"CPCH", b"BC\xc0\xde"];
     MAGIC.iter().any(|magic| text.starts_with(magic))
 }
@@ -64,30 +64,6 @@ fn without_blanks(mut text: &[u8]) -> &[u8] {
         };
         text = &inner[..start];
     }
-}
-
-fn is_blank(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0b
-}
-
-/// The text with those lines joined that end with a backslash, if there are any.
-fn joined(text: &[u8]) -> Option<Bytes> {
-    let mut all = Bytes::new();
-    // The start of the part that is not copied yet.
-    let mut start = 0;
-    for (end, _) in text.iter().enumerate().filter(|(_, b)| **b == b'\n') {
-        let kept = text[start..end].iter().rposition(|b| !is_blank(*b) || *b == b'\n');
-        let line = &text[start..kept.map_or(start, |at| start + at + 1)];
-        if let Some(cut) = line.strip_suffix(b"\\").or(line.strip_suffix(b"??/")) {
-            all.extend_from_slice(cut);
-            start = end + 1;
-        }
-    }
-    if start == 0 {
-        return None;
-    }
-    all.extend_from_slice(&text[start..]);
-    Some(all)
 }
 
 /// Horspool's search: in a long text, it looks at only every tenth byte or so.

@@ -8,6 +8,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
+use super::definitions::Unused;
 use super::environment::BASES;
 use super::exception::LIBC;
 use super::path::{Path, Root};
@@ -68,6 +69,8 @@ pub enum Fact {
     Absent { path: Path, follows: bool },
     /// Access to something failed for another reason.
     Refused { path: Path, opens: bool, error: u16 },
+    /// A header was read that defines something that nothing uses. The digest leaves this out.
+    Except { path: Path, unused: Unused, digest: Digest },
 }
 
 /// One of several files with the same content. Files and times are numbered in order of appearance, so that one number per
@@ -236,6 +239,13 @@ impl Fact {
                 };
                 require(is == Some(*error), change)
             }
+            Fact::Except { path, unused, digest } => {
+                let is = view.digest_except(path, unused);
+                let is = is.map_err(|error| lost(view, path, error))?;
+                require(is == *digest, || Change::Content {
+                    path: view.place.show(path),
+                })
+            }
         }
     }
 
@@ -281,7 +291,17 @@ impl Fact {
             | Fact::Resolved { path, .. }
             | Fact::Listing { path, .. }
             | Fact::Absent { path, .. }
-            | Fact::Refused { path, .. } => Some(path),
+            | Fact::Refused { path, .. }
+            | Fact::Except { path, .. } => Some(path),
+        }
+    }
+
+    /// For a file that was read: its digest, and what is left out of it.
+    pub fn content(&self) -> Option<(&Path, &Digest, Option<&Unused>)> {
+        match self {
+            Fact::File { path, digest } => Some((path, digest, None)),
+            Fact::Except { path, unused, digest } => Some((path, digest, Some(unused))),
+            _ => None,
         }
     }
 
@@ -470,6 +490,17 @@ impl fmt::Display for Fact {
             Fact::Listing { path, digest, .. } => write!(f, "{path} lists {digest}"),
             Fact::Absent { path, .. } => write!(f, "{path} is not there"),
             Fact::Refused { path, error, .. } => write!(f, "{path} is refused: {}", reason(*error)),
+            Fact::Except { path, unused, digest } => {
+                write!(f, "{path} holds {digest}")?;
+                if !unused.macros.is_empty() {
+                    let names = String::from_utf8_lossy(&unused.macros.join(&b", "[..])).into_owned();
+                    write!(f, " apart from the values of {names}, which nothing uses")?;
+                }
+                match unused.guard {
+                    Some(_) => write!(f, ", whatever its guard is called"),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }

@@ -3,7 +3,9 @@
 //! The room knows accesses only to predict those of a driver (`driver_model`). It knows nothing of keys, entries and stores.
 
 pub mod clang_header;
+pub mod comments;
 pub mod compared_times;
+pub mod definitions;
 pub mod driver_model;
 pub mod environment;
 pub mod exception;
@@ -17,4 +19,5 @@ pub mod processor;
 pub mod progress;
 pub mod recent;
 pub mod status;
+pub mod words;
 pub mod world;

@@ -16,6 +16,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
 use rustix::io::Errno;
 
 use super::compared_times::compares_times;
+use super::definitions::{digest_except, Unused};
 use super::environment::Environment;
 use super::fact::Kind;
 use super::file_view::{status_of_name, FileView, FolderNames};
@@ -25,7 +26,10 @@ use super::path::{split, Path, Place};
 use super::progress::Advancing;
 use super::recent::Recent;
 use super::status::{Stamp, Status};
+use super::words::Vocabulary;
 use crate::bytes::digest::Digest;
+use crate::files::search;
+use crate::observe::access::Bytes;
 use crate::observe::known_programs::Family;
 
 /// How much a world remembers: some 200 bytes per file, and eight per name in a folder.
@@ -57,9 +61,21 @@ pub struct World {
     /// Whether programs have the marks of a family, for the family that was asked for last.
     marks: Results<(&'static Family, bool)>,
     folders: Results<Arc<Listing>>,
+    /// Whether files hold names, for the names that were asked for last: as they are, and as parts of macros' names.
+    naming: [Results<(Arc<[Bytes]>, bool)>; 2],
+    vocabularies: Results<Arc<Vocabulary>>,
+    /// The digests of headers without what nothing uses, for what was asked for last, and these base folders.
+    exceptions: Results<(Unused, Vec<Bytes>, Digest)>,
     /// Hashes of paths that were links when they were last looked at. This is only a hint.
     links: Recent<u64, ()>,
     hasher: RandomState,
+}
+
+/// The form in which a file may name a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    AsItIs,
+    AsMacro,
 }
 
 /// File systems that stamp every change by this machine's clock, and compare names byte by byte. On others (the network's,
@@ -78,6 +94,8 @@ const CASEFOLD: u32 = 0x4000_0000;
 const QUIET_SECONDS: i64 = 2;
 /// Compilers read no larger source.
 const LONGEST_SOURCE: u64 = 1 << 30;
+/// The words of a larger file are not kept, and its macros all count.
+const LONGEST_HEADER: u64 = 16 << 20;
 /// No program is larger.
 const LARGEST_PROGRAM: u64 = 1 << 28;
 /// How often a file may change while we read it.
@@ -105,6 +123,9 @@ impl World {
             instructions: Recent::new(capacity.folders),
             marks: Recent::new(capacity.folders),
             folders: Recent::new(capacity.folders),
+            naming: [capacity.files, capacity.files].map(Recent::new),
+            vocabularies: Recent::new(capacity.folders),
+            exceptions: Recent::new(capacity.folders),
             links: Recent::new(capacity.folders),
             hasher: RandomState::new(),
         }
@@ -198,6 +219,47 @@ impl World {
             let found = self.read_whole(&self.dated, path, status, compares_times);
             found.ok().flatten().unwrap_or(true)
         })
+    }
+
+    /// Whether a file with this status holds one of these names.
+    fn names_any(&self, path: &[u8], status: &Status, form: Form, names: &Arc<[Bytes]>) -> io::Result<bool> {
+        let results = &self.naming[form as usize];
+        match known(results, status) {
+            Some((asked, holds)) if asked == *names => return Ok(holds),
+            _ => {}
+        }
+        let file = File::from(fs::open(path, READ, Mode::empty())?);
+        let start = Stamp::now();
+        let holds = search::holds_any(Advancing(&file), names)?;
+        if Status::from(fs::fstat(&file)?) == *status && status.is_older(start) && is_trusted(&file) {
+            keep(results, status, (names.clone(), holds));
+        }
+        Ok(holds)
+    }
+
+    /// The words of a source with this status. None if it cannot be read.
+    fn vocabulary(&self, path: &[u8], status: &Status) -> Option<Arc<Vocabulary>> {
+        let find = |text: &[u8]| Arc::new(Vocabulary::of(text));
+        known(&self.vocabularies, status).or_else(|| {
+            let found = self.read_whole(&self.vocabularies, path, status, find);
+            found.ok().flatten()
+        })
+    }
+
+    fn digest_except(
+        &self,
+        path: &[u8],
+        status: &Status,
+        unused: &Unused,
+        bases: &[Bytes],
+    ) -> io::Result<Option<Digest>> {
+        match known(&self.exceptions, status) {
+            Some((asked, known_bases, digest)) if asked == *unused && known_bases == bases => return Ok(Some(digest)),
+            _ => {}
+        }
+        let find = |text: &[u8]| (unused.clone(), bases.to_vec(), digest_except(text, unused, bases));
+        let found = self.read_whole(&self.exceptions, path, status, find)?;
+        Ok(found.map(|(_, _, digest)| digest))
     }
 
     /// Reads a plain file with this status, and keeps the result of `find` if a later change of the file would show. None if
@@ -345,6 +407,47 @@ impl<'w> View<'w> {
     /// The same for a file whose status is known.
     pub fn digest_of(&self, name: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
         self.world.digest(name, status)
+    }
+
+    /// The digest of a header without what nothing uses.
+    pub fn digest_except(&mut self, path: &Path, unused: &Unused) -> Result<Digest, Errno> {
+        self.place.write(path, &mut self.name);
+        let status = self.world.status(&self.name, &mut self.files)?;
+        if !status.kind().is_plain() || status.size > LONGEST_HEADER {
+            return Err(Errno::INVAL);
+        }
+        let found = self
+            .world
+            .digest_except(&self.name, &status, unused, self.place.bases());
+        let found = found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        found.ok_or(Errno::AGAIN)
+    }
+
+    /// The content of a source, unless it is very large, or cannot be read.
+    pub fn content(&mut self, path: &Path) -> Option<Bytes> {
+        self.place.write(path, &mut self.name);
+        let status = self.world.status(&self.name, &mut self.files).ok()?;
+        let is_source = status.kind().is_plain() && status.size <= LONGEST_HEADER;
+        let read = || std::fs::read(std::ffi::OsStr::from_bytes(&self.name)).ok();
+        is_source.then(read)?
+    }
+
+    /// The words of a source, unless it is very large, or cannot be read.
+    pub fn vocabulary(&mut self, path: &Path) -> Option<Arc<Vocabulary>> {
+        self.place.write(path, &mut self.name);
+        let status = self.world.status(&self.name, &mut self.files).ok()?;
+        let is_source = status.kind().is_plain() && status.size <= LONGEST_HEADER;
+        is_source.then(|| self.world.vocabulary(&self.name, &status))?
+    }
+
+    /// Whether what a path leads to holds one of these names. If it cannot be read, it does. A folder names nothing.
+    pub fn names_any(&mut self, path: &Path, form: Form, names: &Arc<[Bytes]>) -> bool {
+        self.place.write(path, &mut self.name);
+        match self.world.status(&self.name, &mut self.files) {
+            Ok(status) if status.kind() == Kind::Folder => false,
+            Ok(status) => self.world.names_any(&self.name, &status, form, names).unwrap_or(true),
+            Err(_) => true,
+        }
     }
 
     /// Whether a file that was read makes a compiler compare the times of files.

@@ -389,6 +389,7 @@ impl Case {
             unseen: &[],
             observer: b"",
             started,
+            words: None,
         };
         understand(
             accesses,

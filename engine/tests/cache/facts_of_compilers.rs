@@ -92,6 +92,7 @@ impl Project {
             unseen: &[],
             observer: library.as_os_str().as_bytes(),
             started,
+            words: None,
         };
         let place = self.place();
         let mut view = View::new(&self.world, &place, &self.environment);

@@ -160,6 +160,7 @@ impl ScriptedCommand {
             unseen: &["TERM"],
             observer: b"/lib/observer.so",
             started: self.started,
+            words: None,
         };
         let (place, environment) = (self.place(), self.environment());
         understand(

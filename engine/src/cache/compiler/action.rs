@@ -13,6 +13,7 @@ use std::path::Path;
 
 use super::language::Language;
 use super::line::{Kind, Line, Target, Word};
+use super::macros;
 use super::options::Stage;
 use super::other;
 use super::outputs::{self, Output, Prints, Role};
@@ -109,6 +110,8 @@ pub struct Knowledge {
     pub declared: Option<Bytes>,
     /// What it prints besides messages.
     pub prints: Prints,
+    /// The words of the command line of a compile in whose result only those macros show that are used.
+    pub words: Option<Vec<Bytes>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,6 +209,7 @@ impl Action {
                     outputs::named(compiler, &words)
                 }),
                 prints: Prints::Messages,
+                words: None,
             },
         })
     }
@@ -237,6 +241,7 @@ impl Action {
                 bases,
                 declared: None,
                 prints: outputs::prints(&line),
+                words: macros::only_used_count(&line, &expanded).then_some(expanded),
             },
         })
     }

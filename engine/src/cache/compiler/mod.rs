@@ -8,6 +8,7 @@ pub mod action;
 pub mod elsewhere;
 pub mod language;
 pub mod line;
+pub mod macros;
 pub mod neutral;
 pub mod options;
 pub mod other;

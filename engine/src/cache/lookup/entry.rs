@@ -6,6 +6,7 @@
 use super::packed::{Garbled, Packer, Unpacker};
 use crate::bytes::digest::Digest;
 use crate::cache::story::MOST_FACTS;
+use crate::facts::definitions::{Guard, Unused, MOST_NAMES};
 use crate::facts::fact::{Change, Fact, Kind, Twin};
 use crate::facts::path::{is_beside, Path, Root};
 use crate::facts::world::View;
@@ -181,6 +182,7 @@ const RESOLVED: u8 = 8;
 const LISTING: u8 = 9;
 const ABSENT: u8 = 10;
 const REFUSED: u8 = 11;
+const EXCEPT: u8 = 12;
 
 fn head(what: u8, flag: bool) -> u8 {
     what | u8::from(flag) << 4
@@ -265,6 +267,18 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
             to.number(u64::from(*error));
             to.path(path);
         }
+        Fact::Except { path, unused, digest } => {
+            to.byte(head(EXCEPT, unused.guard.is_some()));
+            to.path(path);
+            to.number(unused.macros.len() as u64);
+            unused.macros.iter().for_each(|name| to.text(name));
+            if let Some(guard) = &unused.guard {
+                to.text(&guard.before);
+                to.byte(guard.base);
+                to.text(&guard.after);
+            }
+            to.digest(digest);
+        }
     }
 }
 
@@ -272,7 +286,7 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
     let head = from.byte()?;
     let one = head & 0x10 != 0;
     let flags = match head & 0x0f {
-        VARIABLE | THERE | STATUS | LISTING | ABSENT | REFUSED => 0x10,
+        VARIABLE | THERE | STATUS | LISTING | ABSENT | REFUSED | EXCEPT => 0x10,
         _ => 0,
     };
     if head & 0xf0 & !flags != 0 {
@@ -330,7 +344,23 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
             error: from.small()?,
             path: from.path()?,
         },
+        EXCEPT => Fact::Except {
+            path: from.path()?,
+            unused: Unused {
+                macros: list(from, MOST_NAMES, |from| from.text().map(<[u8]>::to_vec))?,
+                guard: one.then(|| unpack_guard(from)).transpose()?,
+            },
+            digest: from.digest()?,
+        },
         _ => return Err(Garbled),
+    })
+}
+
+fn unpack_guard(from: &mut Unpacker) -> Result<Guard, Garbled> {
+    Ok(Guard {
+        before: from.text()?.to_vec(),
+        base: from.byte()?,
+        after: from.text()?.to_vec(),
     })
 }
 
@@ -507,6 +537,26 @@ mod tests {
                     path: there,
                     opens: true,
                     error: 13,
+                },
+                Fact::Except {
+                    path: here(),
+                    unused: Unused {
+                        macros: vec![b"A".to_vec(), b"SRCDIR".to_vec()],
+                        guard: None,
+                    },
+                    digest,
+                },
+                Fact::Except {
+                    path: here(),
+                    unused: Unused {
+                        macros: Vec::new(),
+                        guard: Some(Guard {
+                            before: b"YY".to_vec(),
+                            base: 1,
+                            after: b"_H".to_vec(),
+                        }),
+                    },
+                    digest,
                 },
             ],
             outputs: vec![

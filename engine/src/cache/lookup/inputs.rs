@@ -62,6 +62,11 @@ impl Inputs {
                 // A client knows itself which folder it uses.
                 Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => {}
                 Fact::File { path, digest } => texts.push(file(path, digest, view)?),
+                // A client compares the whole file.
+                Fact::Except { path, .. } => {
+                    let (_, digest) = view.digest(path).ok()?;
+                    texts.push(file(path, &digest, view)?);
+                }
                 Fact::Twins { twins } => {
                     for twin in twins {
                         let is = view.status(&twin.path).ok()?;

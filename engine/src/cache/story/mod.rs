@@ -10,6 +10,7 @@ pub mod obstacle;
 pub mod outcome;
 mod places;
 pub mod shell;
+mod unread;
 
 use std::collections::BTreeSet;
 
@@ -85,6 +86,8 @@ pub struct Knowledge<'a> {
     pub observer: &'a [u8],
     /// `Stamp::now()` from before the command was started.
     pub started: Stamp,
+    /// The words of its command line, if only those macros show in its result that it uses.
+    pub words: Option<&'a [Bytes]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -20,8 +21,8 @@ use crate::facts::instructions::Findings;
 use crate::facts::path::{is_beside, split, Path, Root};
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::{Stamp, Status};
-use crate::facts::world::View;
-use crate::files::{regular, search};
+use crate::facts::world::{Form, View};
+use crate::files::regular;
 use crate::observe::access::{identity_of_text, Bytes};
 use crate::observe::known_programs::{Seeds, OWN_CALLS};
 
@@ -52,6 +53,8 @@ impl Analysis<'_, '_, '_> {
                 facts.push(fact);
             }
         }
+        let bases: Arc<[Bytes]> = self.view.place.bases().into();
+        let mut left_out = Vec::new();
         if self.compares_times(&observations) {
             self.add_statuses(&mut facts, None)?;
         } else if self.statuses_count(&observations) {
@@ -59,12 +62,14 @@ impl Analysis<'_, '_, '_> {
                 Some(header) if !holds_times(&self.view.place.absolute(&header)) => self.add_contents(&mut facts)?,
                 header => self.add_statuses(&mut facts, header.as_ref())?,
             }
+        } else {
+            left_out = self.leave_out_unread(&mut facts, &files, &bases);
         }
         let twins = if self.some_compile { files } else { BTreeMap::new() };
         for paths in twins.values() {
             self.add_twins(paths, &mut facts)?;
         }
-        if self.may_name_base(&observations) {
+        if self.may_name_base(&observations, &bases, &left_out) {
             let value = self.view.environment.value(BASES).map(<[u8]>::to_vec);
             let name = BASES.to_vec();
             facts.push(Fact::Variable { name, value });
@@ -411,21 +416,22 @@ impl Analysis<'_, '_, '_> {
 
     /// A path in a base may come from a source that names the base, and not from the arguments. Then a command of another
     /// checkout would use the same path. A path beside a base is changed by its map, which another checkout does not have.
-    fn may_name_base(&mut self, observations: &[Observation]) -> bool {
-        let bases = self.view.place.bases().to_vec();
+    fn may_name_base(&mut self, observations: &[Observation], bases: &Arc<[Bytes]>, left_out: &[Path]) -> bool {
         if bases.is_empty() {
             return false;
         }
         let mut paths = observations.iter().map(|observation| &observation.path);
-        if paths.any(|path| path.root == Root::Absolute && is_beside(&path.rest, &bases)) {
+        if paths.any(|path| path.root == Root::Absolute && is_beside(&path.rest, bases)) {
             return true;
         }
         let mut paths = observations.iter().map(|observation| &observation.path);
         if !paths.any(|path| matches!(path.root, Root::Base(_))) {
             return false;
         }
-        let mut sources = observations.iter().filter(|observation| observation.how == How::Read);
-        sources.any(|observation| names(&self.view.place.absolute(&observation.path), &bases))
+        let is_source =
+            |observation: &&Observation| observation.how == How::Read && !left_out.contains(&observation.path);
+        let mut sources = observations.iter().filter(is_source);
+        sources.any(|observation| self.view.names_any(&observation.path, Form::AsItIs, bases))
     }
 }
 
@@ -462,14 +468,6 @@ fn magic(path: &[u8]) -> Option<[u8; 4]> {
     let mut magic = [0; 4];
     let mut file = std::fs::File::open(std::ffi::OsStr::from_bytes(path)).ok()?;
     file.read_exact(&mut magic).ok().map(|()| magic)
-}
-
-fn names(path: &[u8], bases: &[Bytes]) -> bool {
-    match std::fs::File::open(std::ffi::OsStr::from_bytes(path)) {
-        // A folder cannot be read, and names nothing.
-        Ok(file) => search::holds_any(file, bases).unwrap_or_else(|error| error.raw_os_error() != Some(libc::EISDIR)),
-        Err(_) => true,
-    }
 }
 
 impl Dependence {

@@ -1,0 +1,122 @@
+//! Leaves out of a compile's facts what its headers define and nothing uses: macros whose values name a base folder, and
+//! guards with a base folder in their names. So a compile that includes a project's `config.h`, or what bison made, has the
+//! same facts in each checkout.
+//!
+//! A macro is used only by its name. The name is a word of some file that was read or of the command line, or `##` makes it
+//! of such words. If there is no such word but that of the definition, the value reaches no result. If a guard cannot be
+//! named elsewhere, its own name reaches none. `words` and `definitions` of the facts know the texts, and
+//! `compiler/macros.rs` knows the options that make a compiler tell more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use memchr::memmem;
+
+use super::Analysis;
+use crate::bytes::digest::Digest;
+use crate::facts::definitions::{as_name, find_unused, Unused};
+use crate::facts::fact::Fact;
+use crate::facts::path::Path;
+use crate::facts::words::{can_be_composed, can_end, Vocabulary};
+use crate::facts::world::Form;
+use crate::observe::access::Bytes;
+
+/// The paths by which files of each content were read.
+pub(super) type Read = BTreeMap<Digest, Vec<Path>>;
+
+impl Analysis<'_, '_, '_> {
+    /// Replaces the facts about such headers, whose paths are returned.
+    pub(super) fn leave_out_unread(&mut self, facts: &mut [Fact], read: &Read, bases: &Arc<[Bytes]>) -> Vec<Path> {
+        let Some(words) = self.knowledge.words.filter(|_| !bases.is_empty() && self.all_compile) else {
+            return Vec::new();
+        };
+        let in_names: Arc<[Bytes]> = bases.iter().map(|base| as_name(base)).collect();
+        let mut headers = Vec::new();
+        for (digest, paths) in read {
+            let (view, path) = (&mut *self.view, &paths[0]);
+            if view.names_any(path, Form::AsItIs, bases) || view.names_any(path, Form::AsMacro, &in_names) {
+                let unused = self.unused_of(*digest, paths, bases);
+                headers.extend(unused.map(|unused| (digest, paths, unused)));
+            }
+        }
+        let vocabularies = match headers.is_empty() {
+            true => None,
+            false => self.vocabularies(words, read),
+        };
+        let Some(vocabularies) = vocabularies else {
+            return Vec::new();
+        };
+        let mut left_out = Vec::new();
+        for (digest, paths, unused) in headers {
+            let has = |word: &[u8]| vocabularies.iter().any(|(_, vocabulary)| vocabulary.has_in_code(word));
+            let is_used = |name: &Bytes| {
+                let mut others = vocabularies.iter().filter(|(of, _)| *of != Some(digest));
+                others.any(|(_, vocabulary)| vocabulary.has(name)) || can_be_composed(name, has)
+            };
+            let mut guards = unused.guard.iter();
+            let is_free = !unused.macros.iter().any(is_used)
+                && !guards
+                    .any(|guard| can_end(&guard.after, has) || self.is_in_others(&guard.after, words, read, digest));
+            if is_free && self.replace(facts, paths, &unused) {
+                left_out.extend(paths.iter().cloned());
+            }
+        }
+        left_out
+    }
+
+    /// Whether the end of a guard's name is in another file, or on the command line. The guard has other names in other
+    /// checkouts, and this end in all of them.
+    fn is_in_others(&mut self, end: &[u8], words: &[Bytes], read: &Read, own: &Digest) -> bool {
+        let holds = |text: &[u8]| memmem::find(text, end).is_some();
+        let mut others = read.iter().filter(|(digest, _)| *digest != own);
+        words.iter().any(|word| holds(word))
+            || others.any(|(_, paths)| self.view.content(&paths[0]).map_or(true, |text| holds(&text)))
+    }
+
+    /// What a header defines that names bases, if nothing else there names one.
+    fn unused_of(&mut self, digest: Digest, paths: &[Path], bases: &[Bytes]) -> Option<Unused> {
+        // Files of the same content may differ in another checkout.
+        let identity = |path: &Path| self.view.status(path).map(|status| (status.device, status.inode)).ok();
+        let mut identities: Vec<_> = paths.iter().map(identity).collect();
+        identities.dedup();
+        let [Some(_)] = identities[..] else {
+            return None;
+        };
+        let text = self.view.content(&paths[0])?;
+        (Digest::of(&text) == digest).then(|| find_unused(&text, bases))?
+    }
+
+    /// The words of the command line, and those of each file that was read. None if a file does not tell all its words, or
+    /// takes another file as it is.
+    fn vocabularies<'r>(
+        &mut self,
+        words: &[Bytes],
+        read: &'r Read,
+    ) -> Option<Vec<(Option<&'r Digest>, Arc<Vocabulary>)>> {
+        let mut all = vec![(None, Arc::new(Vocabulary::of_line(words)))];
+        for (digest, paths) in read {
+            all.push((Some(digest), self.view.vocabulary(&paths[0])?));
+        }
+        all.iter().all(|(_, vocabulary)| !vocabulary.takes_raw).then_some(all)
+    }
+
+    fn replace(&mut self, facts: &mut [Fact], paths: &[Path], unused: &Unused) -> bool {
+        let mut digests = paths.iter().map(|path| self.view.digest_except(path, unused));
+        let Some(Ok(digest)) = digests.next() else {
+            return false;
+        };
+        if !digests.all(|other| other == Ok(digest)) {
+            return false;
+        }
+        for fact in facts {
+            match fact {
+                Fact::File { path, .. } if paths.contains(path) => {
+                    let (path, unused) = (path.clone(), unused.clone());
+                    *fact = Fact::Except { path, unused, digest };
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,371 @@
+//! What a header says about its checkout only because of where that is, if nothing uses it: macros whose values name the
+//! folder (`#define SRCDIR "/home/me/project"`, in a project's `config.h`), and a guard against a second reading with the
+//! folder in its name (`#ifndef YY_YY_HOME_ME_PROJECT_P_TAB_H_INCLUDED`, by bison).
+//!
+//! Pure. A macro counts only if its definition has one line to itself, and its value is one plain string. All else in the
+//! header is compared as it is.
+
+use memchr::memmem;
+
+use super::comments::parts;
+use super::words::{before_splice, is_of_word, joined, words};
+use crate::bytes::digest::Digest;
+use crate::observe::access::Bytes;
+
+/// A header with more of them, or with longer names, is compared as a whole.
+pub const MOST_NAMES: usize = 16;
+const LONGEST_NAME: usize = 64;
+/// A longer value, as of a path that no system has, is compared.
+const LONGEST_VALUE: usize = 4096;
+
+/// A line that defines a macro as a string.
+struct Definition<'t> {
+    name: &'t [u8],
+    value: &'t [u8],
+    /// The line up to the value, and from its end on.
+    around: [&'t [u8]; 2],
+}
+
+impl<'t> Definition<'t> {
+    fn of(line: &'t [u8]) -> Option<Definition<'t>> {
+        let rest = without_space(without_space(line).strip_prefix(b"#")?);
+        let rest = rest.strip_prefix(b"define")?;
+        let name_on = without_space(rest);
+        let size = name_on.iter().position(|byte| !is_of_word(*byte))?;
+        let (name, rest) = name_on.split_at(size);
+        let on = without_space(rest);
+        let is_apart = rest.len() < line.len() && name_on.len() < line.len() && on.len() < rest.len();
+        let value_on = on.strip_prefix(b"\"")?;
+        let (value, after) = value_on.split_at(memchr::memchr(b'"', value_on)?);
+        let has_space = line.len() > name_on.len() && is_space(line[line.len() - name_on.len() - 1]);
+        let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && !name[0].is_ascii_digit();
+        let is_good = is_name && is_apart && has_space && is_plain(value) && without_space(&after[1..]).is_empty();
+        let before = &line[..line.len() - value_on.len()];
+        is_good.then_some(Definition {
+            name,
+            value,
+            around: [before, after],
+        })
+    }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r')
+}
+
+fn without_space(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|byte| !is_space(*byte));
+    start.map_or(&[], |start| &text[start..])
+}
+
+/// No escapes, no trigraphs, no control characters, no end of a comment around it.
+fn is_plain(value: &[u8]) -> bool {
+    let is_odd = |byte: &u8| *byte < b' ' || *byte == 0x7f || matches!(byte, b'\\' | b'?' | b'*');
+    value.len() <= LONGEST_VALUE && !value.iter().any(is_odd)
+}
+
+/// What is left out of a header's digest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unused {
+    /// Macros whose values are left out, sorted.
+    pub macros: Vec<Bytes>,
+    pub guard: Option<Guard>,
+}
+
+/// The name of a macro that only guards against a second reading: a folder's name is amid these two parts of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Guard {
+    pub before: Bytes,
+    /// The number of the base folder.
+    pub base: u8,
+    pub after: Bytes,
+}
+
+/// A shorter end may be that of many names.
+const SHORTEST_END: usize = 4;
+
+impl Guard {
+    fn name(&self, bases: &[Bytes]) -> Option<Bytes> {
+        let base = as_name(bases.get(usize::from(self.base))?);
+        Some([&self.before[..], &base, &self.after].concat())
+    }
+}
+
+/// A folder as a part of a macro's name.
+pub fn as_name(folder: &[u8]) -> Bytes {
+    let letter = |byte: &u8| match byte.is_ascii_alphanumeric() {
+        true => byte.to_ascii_uppercase(),
+        false => b'_',
+    };
+    folder.iter().map(letter).collect()
+}
+
+/// What may be left out of a header, if nothing uses it: all that names one of these folders. None if there is nothing, or if
+/// a folder is named otherwise.
+pub fn find_unused(text: &[u8], bases: &[Bytes]) -> Option<Unused> {
+    let unused = Unused {
+        macros: telling(text, bases)?,
+        guard: find_guard(text, bases),
+    };
+    (unused != Unused::default()).then_some(unused)
+}
+
+/// The macros whose values name one of these folders, sorted. None if the header names the folders elsewhere, or such a macro.
+fn telling(text: &[u8], folders: &[Bytes]) -> Option<Vec<Bytes>> {
+    let tells = |part: &[u8]| folders.iter().any(|folder| memmem::find(part, folder).is_some());
+    let mut names: Vec<Bytes> = Vec::new();
+    let mut before: &[u8] = b"";
+    for line in text.split(|byte| *byte == b'\n') {
+        if tells(line) {
+            let definition = Definition::of(line).filter(|found| tells(found.value))?;
+            let [start, end] = definition.around;
+            // The line before may go on in this one.
+            if before_splice(before).is_some() || tells(start) || tells(end) {
+                return None;
+            }
+            names.push(definition.name.to_vec());
+        }
+        before = line;
+    }
+    names.sort();
+    let is_single = |name: &Bytes| words(text).filter(|word| word == name).count() == 1;
+    // In a raw string, a line is no directive.
+    let may_be_text = !names.is_empty() && memmem::find(text, b"R\"").is_some();
+    let is_good = names.len() <= MOST_NAMES && !may_be_text && names.iter().all(is_single);
+    is_good.then_some(names)
+}
+
+/// The guard with which a header begins, if a folder is in its name.
+fn find_guard(text: &[u8], bases: &[Bytes]) -> Option<Guard> {
+    let mut known: Vec<(usize, Bytes)> = bases.iter().map(|base| as_name(base)).enumerate().collect();
+    known.sort_by_key(|(_, name)| std::cmp::Reverse(name.len()));
+    if known.iter().all(|(_, part)| memmem::find(text, part).is_none()) || joined(text).is_some() {
+        return None;
+    }
+    let parts = parts(text)?;
+    let mut lines = parts.code.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut next = |directive| operand(lines.find(|line| !line.is_empty())?, directive);
+    let (name, defined) = (next(b"ifndef")?, next(b"define")?);
+    let (base, part) = known.iter().find(|(_, part)| memmem::find(name, part).is_some())?;
+    let at = memmem::find(name, part)?;
+    let (before, after) = (&name[..at], &name[at + part.len()..]);
+    let count = |text: &[u8]| words(text).filter(|word| *word == name).count();
+    let is_only_there = name == defined
+        && count(&parts.code) == 2
+        && count(&parts.strings) == 0
+        && memmem::find_iter(text, after).count() == count(text);
+    let is_good = is_only_there && after.len() >= SHORTEST_END && after.iter().copied().all(is_of_word);
+    is_good.then_some(Guard {
+        before: before.to_vec(),
+        base: u8::try_from(*base).ok()?,
+        after: after.to_vec(),
+    })
+}
+
+/// The one word after a directive: `# ifndef NAME`.
+fn operand<'t>(line: &'t [u8], directive: &[u8]) -> Option<&'t [u8]> {
+    let rest = without_space(line.strip_prefix(b"#")?).strip_prefix(directive)?;
+    let name = without_space(rest);
+    let is_name = name.len() < rest.len() && !name.is_empty() && name.iter().copied().all(is_of_word);
+    is_name.then_some(name)
+}
+
+/// The digest of a header without what nothing uses.
+pub fn digest_except(text: &[u8], unused: &Unused, bases: &[Bytes]) -> Digest {
+    let (mut kept, count) = kept(text, unused, bases);
+    // A zero of the text is not one in the place of a name.
+    kept.extend((count as u64).to_le_bytes());
+    Digest::of(&kept)
+}
+
+/// A header without what nothing uses.
+pub fn without(text: &[u8], unused: &Unused, bases: &[Bytes]) -> Bytes {
+    kept(text, unused, bases).0
+}
+
+/// The same, and how often the guard's name was replaced.
+fn kept(text: &[u8], unused: &Unused, bases: &[Bytes]) -> (Bytes, usize) {
+    let kept = without_values(text, &unused.macros);
+    match unused.guard.as_ref().and_then(|guard| guard.name(bases)) {
+        Some(name) => without_name(&kept, &name),
+        None => (kept, 0),
+    }
+}
+
+fn without_values(text: &[u8], names: &[Bytes]) -> Bytes {
+    let mut kept = Bytes::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let content = line.strip_suffix(b"\n").unwrap_or(line);
+        match Definition::of(content).filter(|found| names.iter().any(|name| name == found.name)) {
+            Some(found) => kept.extend(found.around.concat()),
+            None => kept.extend_from_slice(content),
+        }
+        kept.extend_from_slice(&line[content.len()..]);
+    }
+    kept
+}
+
+/// A text with a zero in the place of each word that is this name.
+fn without_name(text: &[u8], name: &[u8]) -> (Bytes, usize) {
+    let mut kept = Bytes::with_capacity(text.len());
+    let (mut start, mut count) = (0, 0);
+    for at in memmem::find_iter(text, name) {
+        let end = at + name.len();
+        let is_apart = |byte: Option<&u8>| !byte.is_some_and(|byte| is_of_word(*byte));
+        let before = at.checked_sub(1).and_then(|before| text.get(before));
+        if is_apart(before) && is_apart(text.get(end)) {
+            kept.extend_from_slice(&text[start..at]);
+            kept.push(0);
+            start = end;
+            count += 1;
+        }
+    }
+    kept.extend_from_slice(&text[start..]);
+    (kept, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bases() -> [Bytes; 2] {
+        [b"/w/one".to_vec(), b"/w/two".to_vec()]
+    }
+
+    fn names_of(text: &str) -> Option<String> {
+        let unused = find_unused(text.as_bytes(), &bases())?;
+        Some(String::from_utf8(unused.macros.join(&b' ')).unwrap())
+    }
+
+    #[test]
+    fn macros_that_name_a_folder_are_found() {
+        for text in [
+            "#define SRCDIR \"/w/one\"\n",
+            "#define A 1\n\n # \tdefine SRCDIR\t\"x=/w/one/y\" \r\n#define B \"/w/three\"\n",
+            "#define SRCDIR \"/w/one:/w/two\"",
+        ] {
+            assert_eq!(names_of(text).as_deref(), Some("SRCDIR"), "{text}");
+        }
+        let both = "#define Z \"/w/one\"\n#define A \"/w/two\"\n";
+        assert_eq!(names_of(both).as_deref(), Some("A Z"));
+    }
+
+    #[test]
+    fn a_header_that_names_a_folder_otherwise_is_compared_as_a_whole() {
+        let definition = "#define SRCDIR \"/w/one\"\n";
+        for text in [
+            "",
+            "#define SRCDIR \"/elsewhere\"\n",
+            "// in /w/one\n#define SRCDIR \"/w/one\"\n",
+            "#define SRCDIR \"/w/one\" // a comment\n",
+            "#define SRCDIR /* one */ \"/w/one\"\n",
+            "#define SRCDIR(x) \"/w/one\"\n",
+            "#define SRCDIR \"/w/one\" \"/x\"\n",
+            "#define SRCDIR \"/w/one\" \\\n\"/x\"\n",
+            "#define SRCDIR \"/w/one\\n\"\n",
+            "#define SRCDIR \"/w/one?\"\n",
+            "#define SRCDIR \"/w/one*/\"\n",
+            "#define SRCDIR L\"/w/one\"\n",
+            "#define SRCDIR /w/one\n",
+            "#define\"/w/one\"\n",
+            "#defineSRCDIR \"/w/one\"\n",
+            "#define 1A \"/w/one\"\n",
+            "#undef SRCDIR \"/w/one\"\n",
+            "char s[] = \"/w/one\";\n",
+            &format!("#define A \\\n{definition}"),
+            &format!("#define A ??/ \n{definition}"),
+            &format!("auto s = R\"(\n{definition})\";\n"),
+            &format!("{definition}#define OTHER SRCDIR\n"),
+            &format!("#ifndef SRCDIR\n{definition}#endif\n"),
+            &format!("{definition}{definition}"),
+        ] {
+            assert_eq!(names_of(text), None, "{text}");
+        }
+        let many = |count: usize| {
+            (0..count)
+                .map(|at| format!("#define A{at} \"/w/one\"\n"))
+                .collect::<String>()
+        };
+        assert!(names_of(&many(MOST_NAMES)).is_some());
+        assert!(names_of(&many(MOST_NAMES + 1)).is_none());
+    }
+
+    #[test]
+    fn only_the_values_of_these_macros_are_left_out_of_the_digest() {
+        let unused = Unused {
+            macros: vec![b"SRCDIR".to_vec()],
+            guard: None,
+        };
+        let digest = |text: &str| digest_except(text.as_bytes(), &unused, &bases());
+        let text = "int a;\n#define SRCDIR \"/w/one\"\n#define B \"b\"\n";
+        assert_eq!(digest(text), digest(&text.replace("/w/one", "")));
+        assert_eq!(
+            digest(text),
+            digest(&text.replace("/w/one", "it's // in another, longer / one"))
+        );
+        for other in [
+            text.replace("\"b\"", "\"c\""),
+            text.replace("SRCDIR", "SRCDIRS"),
+            text.replace("/w/one\"", "/w/one\" "),
+            text.replace("/w/one\"", "/w/one\" // \""),
+            text.replace("/w/one", "*/ int b; /*"),
+            text.replace("/w/one", "\\"),
+            text.replace("#define SRCDIR", " #define SRCDIR"),
+            text.replace("\"/w/one\"", "1"),
+            text.trim_end().to_owned(),
+        ] {
+            assert_ne!(digest(text), digest(&other), "{other}");
+        }
+    }
+    const GUARDED: &str =
+        "/* made by bison */\n\n#ifndef YY_W_ONE_P_TAB_H_INCLUDED\n# define YY_W_ONE_P_TAB_H_INCLUDED\nint a;\n\
+                           #endif /* !YY_W_ONE_P_TAB_H_INCLUDED */\n";
+
+    #[test]
+    fn a_guard_with_a_folder_in_its_name_is_found() {
+        let unused = find_unused(GUARDED.as_bytes(), &bases()).unwrap();
+        let guard = Guard {
+            before: b"YY".to_vec(),
+            base: 0,
+            after: b"_P_TAB_H_INCLUDED".to_vec(),
+        };
+        assert_eq!((unused.macros.len(), &unused.guard), (0, &Some(guard)));
+        let other = [b"/elsewhere".to_vec(), b"/w/two".to_vec()];
+        let digest = |text: &str, bases| digest_except(text.as_bytes(), &unused, bases);
+        let there = GUARDED.replace("W_ONE", "ELSEWHERE");
+        assert_eq!(digest(GUARDED, &bases()), digest(&there, &other));
+        assert_ne!(digest(GUARDED, &bases()), digest(&there, &bases()));
+        assert_ne!(digest(GUARDED, &bases()), digest(GUARDED, &other));
+        assert_ne!(
+            digest(GUARDED, &bases()),
+            digest(&there.replace("int a", "int b"), &other)
+        );
+        assert_ne!(
+            digest(GUARDED, &bases()),
+            digest(&there.replacen("ELSEWHERE", "ELSE", 1), &other)
+        );
+    }
+
+    #[test]
+    fn a_guard_that_is_used_otherwise_is_none() {
+        for (part, other) in [
+            ("int a", "int a = YY_W_ONE_P_TAB_H_INCLUDED"),
+            ("int a", "int a = sizeof \"YY_W_ONE_P_TAB_H_INCLUDED\""),
+            ("int a", "int Y_P_TAB_H_INCLUDED"),
+            ("int a", "int a; \\\n"),
+            ("# define YY", "# define Y"),
+            ("# define YY", "# define YY_W_ONE_P_TAB_H_INCLUDED 1\n#define YY"),
+            ("#ifndef", "int b;\n#ifndef"),
+            ("#ifndef", "#ifdef"),
+            ("W_ONE", "W_THREE"),
+            ("_P_TAB_H_INCLUDED", "_H"),
+            ("made", "\"made"),
+            ("int a", "#error don't"),
+        ] {
+            let text = GUARDED.replace(part, other);
+            let found = find_unused(text.as_bytes(), &bases());
+            let is_in_comment = part == "made";
+            assert_eq!(found.is_some(), is_in_comment, "{text}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+"""Headers that configuring wrote, which name their checkout, and sources that use what these define, or do not."""
+
+import pathlib
+import re
+from typing import Callable, Dict, List
+
+from .kind import Kind, Special
+from .project import CHECKOUTS, Project
+
+DEFINITIONS = (
+	'#define SRCDIR "{place}/src"',
+	'# define  PREFIX\t"{place}" ',
+	'#define BOTH "{place}:{other}"',
+	'#define SRCDIR "nowhere"',
+	'#define SRCDIR "{place}*/ int odd; /*"',
+	'#define SRCDIR "{place}" // here',
+	'#define SRCDIR "{place}" \\\n  "/src"',
+	"#define SRC DIR",
+	"#define VERSION %d",
+	"/* made in {place} */",
+	"/* {place}",
+	"*/",
+	"#define ALIAS SRCDIR",
+	"#if 0",
+	"#endif",
+	'R"(',
+	')"',
+)
+USES = (
+	"const char *a = SRCDIR;",
+	"const char *b = PREFIX;",
+	"const char *c = GIVEN;",
+	"#ifdef SRCDIR\nint d;\n#endif",
+	"#ifndef BOTH\nint e;\n#endif",
+	"const char *f = JOIN(SRC, DIR);",
+	"const char *g = JOIN(JOIN_2(S, RC), DIR);",
+	"const char *h = SRC\\\nDIR;",
+	"const char *i = ALIAS;",
+	"int j = sizeof SRCDIR;",
+	'_Pragma("push_macro(\\"SRCDIR\\")")',
+	"// it's SRCDIR",
+	"/* don't use SRCDIR \" */ int k;",
+	'const char *l = "SRCDIR PREFIX";',
+	'const char *m = R"(/* )"; const char *n = SRCDIR; // */',
+	"int o = '/*'; const char *p = PREFIX; /* '*/",
+	'const char *q = "/*"; const char *r = PREFIX; // */',
+	"int s = VERSION;",
+	"#undef SRCDIR",
+	"#ifdef YY{theirs}_H_INCLUDED\nint t;\n#endif",
+	"const char *u = TEXT(JOIN(YY{theirs}_H_, INCLUDED));",
+	'__asm__(".data\\nraw: .incbin \\"config.h\\"\\n.text");',
+)
+GUARD = (
+	"#ifndef YY{guard}_H_INCLUDED\n# define YY{guard}_H_INCLUDED",
+	"#endif /* !YY{guard}_H_INCLUDED */",
+)
+"""As bison makes it."""
+JOINS = "#define JOIN_2(a, b) a##b\n#define JOIN(a, b) JOIN_2(a, b)\n#define TEXT_2(a) #a\n#define TEXT(a) TEXT_2(a)\n"
+FLAGS = (
+	"-O1",
+	"-g",
+	"-g3",
+	"-I{cwd}/src",
+	"-MD",
+	"-DGIVEN=SRCDIR",
+	"-DGIVEN=1",
+	"-DS=PREFIX",
+	"-include config.h",
+	"-ansi",
+	"-w",
+)
+
+
+class Configured(Kind):
+	name = "configured"
+	about = "headers that define where their checkout is"
+
+	def prepare(self) -> None:
+		for name in ("config.h", "src/g.c"):
+			self.put_into(name, self.project)
+
+	def put_into(self, name: str, project: Project, is_everywhere: bool = True) -> str:
+		"""The same lines in some checkouts, each with its own name."""
+		if name == "config.h":
+			first, last = self.rng.choice((("#define FIRST", "#define LAST"), GUARD))
+			chosen = self.rng.sample(DEFINITIONS, self.rng.randint(0, 3))
+			text = "\n".join([first, *chosen, last, ""]).replace("%d", str(self.rng.randint(1, 2)))
+		else:
+			chosen = self.rng.sample(USES, self.rng.randint(0, 2))
+			text = "\n".join(['#include "config.h"\n' + JOINS, *chosen, "int last;", ""])
+		others = dict(zip(CHECKOUTS, reversed(CHECKOUTS)))
+		checkouts = CHECKOUTS if is_everywhere else [path.name for path in project.some_checkouts()]
+		for checkout in checkouts:
+			place, other = project.root / checkout, project.root / others[checkout]
+			names = {"place": str(place), "other": str(other), "guard": in_capitals(place), "theirs": self.theirs}
+			project.write(place / name, fill(text, names).encode())
+		return "%s in %s: %r" % (name, ", ".join(checkouts), text)
+
+	@property
+	def theirs(self) -> str:
+		"""The guard of one checkout, which any source may name."""
+		return in_capitals(self.project.root / CHECKOUTS[1])
+
+	def reconfigure(self, project: Project) -> str:
+		return self.put_into("config.h", project, self.rng.random() < 0.7)
+
+	def rewrite(self, project: Project) -> str:
+		return self.put_into("src/g.c", project, self.rng.random() < 0.7)
+
+	@property
+	def edits(self) -> List[Callable[[Project], str]]:
+		return [self.reconfigure, self.rewrite]
+
+	def draw(self) -> Special:
+		known = (*FLAGS, "-DYY%s_H_INCLUDED" % self.theirs)
+		flags = [word for flag in self.rng.sample(known, self.rng.randint(0, 4)) for word in flag.split()]
+		compiler = self.rng.choice(self.project.compilers)
+		words = (compiler, "-ffile-prefix-map={cwd}=.", "-I.", *flags, "-c", "{cwd}/src/g.c", "-o", "{output}")
+		return Special(words, "a.o", {"WAFCC_BASEDIR": "{cwd}"}, self.rng.choice(CHECKOUTS))
+
+
+def in_capitals(path: pathlib.Path) -> str:
+	"""A path as a part of a macro's name."""
+	return re.sub("[^A-Z0-9]", "_", str(path).upper())
+
+
+def fill(text: str, names: Dict[str, str]) -> str:
+	for name, value in names.items():
+		text = text.replace("{%s}" % name, value)
+	return text
