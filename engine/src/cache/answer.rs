@@ -86,7 +86,9 @@ pub struct Wishes {
     pub recache: bool,
     /// Folders of checkouts, whose names keys and results may leave out.
     pub bases: Vec<Bytes>,
-    /// The folder of the checkout is one of them.
+    /// Those that were found for a command and that its files may name.
+    pub known_folders: Vec<Bytes>,
+    /// The folder of the checkout is one of the bases.
     pub share_checkouts: bool,
     /// Entries of one namespace are not found in another.
     pub namespace: Bytes,
@@ -106,7 +108,8 @@ impl Question {
     }
 
     pub(super) fn place(&self, knows: &Knowledge) -> Place {
-        Place::new(&self.folder, knows.bases.iter().map(Vec::as_slice))
+        let place = Place::new(&self.folder, knows.bases.iter().map(Vec::as_slice));
+        place.with_known_folders(&self.wishes.known_folders)
     }
 
     /// The environment's variables, and pseudo-variables for everything else that facts may name.
@@ -428,14 +431,14 @@ impl Cache {
         };
         let call = call(question, &question.argv, &program, &real);
         let shared = self.checkouts.share(&call, &wishes.bases, wishes.share_checkouts);
-        let (argv, bases) = shared.unwrap_or_default();
-        if let Some(argv) = argv {
+        let shared = shared.unwrap_or_default();
+        if let Some(argv) = shared.argv {
             question.argv = argv;
             question.is_mapped = true;
         }
-        if bases != wishes.bases {
+        if shared.bases != wishes.bases || shared.known_folders != wishes.known_folders {
             let mut wishes = (*wishes).clone();
-            wishes.bases = bases;
+            (wishes.bases, wishes.known_folders) = (shared.bases, shared.known_folders);
             question.wishes = Arc::new(wishes);
         }
     }
@@ -711,6 +714,7 @@ fn call<'a>(question: &'a Question, argv: &'a Strings, program: &'a FilePath, re
         program,
         real,
         bases: &question.wishes.bases,
+        known_folders: &question.wishes.known_folders,
         by_facts: question.by_facts,
     }
 }

@@ -15,13 +15,12 @@ use std::time::{Duration, Instant};
 
 use memchr::memmem;
 
-use super::compiler::action::Call;
+use super::compiler::action::{Call, Shared};
 use super::compiler::sharing::{inside, Root};
 use super::compiler::Compiler;
 use crate::facts::path::lexically_normal;
 use crate::files::checkout;
 use crate::observe::access::Bytes;
-use crate::wire::Strings;
 
 /// For so long the folder of a checkout is not looked for again.
 const LASTING: Duration = Duration::from_secs(5);
@@ -74,9 +73,9 @@ pub struct Checkouts {
 }
 
 impl Checkouts {
-    /// The command line with prefix maps, if it needs any, and the folders that it may leave out. `None` if it leaves out none.
+    /// What lets a command share its result. `None` if nothing is set that asks for it, or if the command is not understood.
     /// `bases` are those that were set.
-    pub fn share(&self, call: &Call, bases: &[Bytes], share_checkouts: bool) -> Option<(Option<Strings>, Vec<Bytes>)> {
+    pub fn share(&self, call: &Call, bases: &[Bytes], share_checkouts: bool) -> Option<Shared> {
         if !share_checkouts && bases.is_empty() {
             return None;
         }

@@ -124,11 +124,11 @@ impl Cache {
         let now = read_text(&place.absolute(path))?;
         let others = self.journal.elsewhere(&key[..DIGITS], &shown(&question.folder));
         let digest = |text: &[u8], place: &Place| match unused {
-            Some(unused) => digest_except(text, unused, place.bases()),
+            Some(unused) => digest_except(text, unused, place.known_folders()),
             None => Digest::of(text),
         };
         let compared = |text: Vec<u8>, place: &Place| match unused {
-            Some(unused) => without(&text, unused, place.bases()),
+            Some(unused) => without(&text, unused, place.known_folders()),
             None => text,
         };
         let mut others = others.iter().filter_map(|other| {
@@ -209,18 +209,20 @@ fn place_of(other: &Explanation, question: &Question, bases: &[Vec<u8>]) -> Opti
     let pairs = || words.iter().zip(&other.argv);
     let folders = (shown(&question.folder), other.folder.clone());
     let folders = [(&folders.0, &folders.1)];
-    let mut moved: Vec<String> = Vec::new();
-    for base in bases.iter().map(shown) {
+    let moved = |base: String| -> Option<Vec<u8>> {
         let of_pair = |(now, then): (&String, &String)| -> Option<String> {
             let (before, after) = now.split_once(&base)?;
             let is_whole = after.is_empty() || after.starts_with('/') || after.starts_with('=');
             let there = then.strip_prefix(before)?.strip_suffix(after)?;
             (is_whole && there.starts_with('/')).then(|| there.to_owned())
         };
-        moved.push(pairs().chain(folders).find_map(of_pair)?);
-    }
-    let moved = moved.iter().map(|base| base.as_bytes());
-    Some(Place::new(other.folder.as_bytes(), moved))
+        pairs().chain(folders).find_map(of_pair).map(String::into_bytes)
+    };
+    let all_moved = |bases: &[Vec<u8>]| bases.iter().map(|base| moved(shown(base))).collect::<Option<Vec<_>>>();
+    let bases = all_moved(bases)?;
+    let known = all_moved(&question.wishes.known_folders).unwrap_or_default();
+    let place = Place::new(other.folder.as_bytes(), bases.iter().map(Vec::as_slice));
+    Some(place.with_known_folders(&known))
 }
 
 /// By the main output, or by the command line if the outputs are not known in advance.

@@ -4,6 +4,8 @@
 //! that was asked for, and apostrophes stand in numbers and in branches that are skipped. Where two readings are possible,
 //! nothing is told apart.
 
+use std::ops::Range;
+
 use memchr::memmem;
 
 use crate::observe::access::Bytes;
@@ -15,6 +17,8 @@ pub struct Parts {
     pub code: Bytes,
     /// The other strings and characters.
     pub strings: Bytes,
+    /// Where comments are.
+    pub comments: Vec<Range<usize>>,
 }
 
 /// None if it is not certain where the comments are. In the text, lines that end with a backslash are joined.
@@ -24,7 +28,7 @@ pub fn parts(text: &[u8]) -> Option<Parts> {
         return None;
     }
     let mut kept = Bytes::with_capacity(text.len());
-    let mut strings = Bytes::new();
+    let (mut strings, mut comments) = (Bytes::new(), Vec::new());
     let mut line = 0;
     let mut at = 0;
     while at < text.len() {
@@ -36,6 +40,7 @@ pub fn parts(text: &[u8]) -> Option<Parts> {
                 }
                 let size = memmem::find(&rest[2..], b"*/")? + 4;
                 kept.push(b' ');
+                comments.push(at..at + size);
                 at += size;
                 continue;
             }
@@ -43,7 +48,9 @@ pub fn parts(text: &[u8]) -> Option<Parts> {
                 if may_be_name(&kept[line..]) {
                     return None;
                 }
-                at += memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                let size = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                comments.push(at..at + size);
+                at += size;
                 continue;
             }
             // a raw string
@@ -68,7 +75,11 @@ pub fn parts(text: &[u8]) -> Option<Parts> {
             line = kept.len();
         }
     }
-    Some(Parts { code: kept, strings })
+    Some(Parts {
+        code: kept,
+        strings,
+        comments,
+    })
 }
 
 /// The size of a string or character, which ends on its line.
@@ -133,8 +144,9 @@ mod tests {
         ] {
             assert_eq!(code(text).as_deref(), Some(expected), "{text}");
         }
-        let strings = parts(b"f(\"a\", 'b', \"c(d)\" /* \"e\" */)").unwrap().strings;
-        assert_eq!(strings, b"\"a\"'b'");
+        let parts = parts(b"f(\"a\", 'b', \"c(d)\" /* \"e\" */) // g\n").unwrap();
+        assert_eq!(parts.strings, b"\"a\"'b'");
+        assert_eq!(parts.comments, [18..27, 29..33]);
     }
 
     #[test]

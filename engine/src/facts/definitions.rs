@@ -1,9 +1,9 @@
-//! What a header says about its checkout only because of where that is, if nothing uses it: macros whose values name the
-//! folder (`#define SRCDIR "/home/me/project"`, in a project's `config.h`), and a guard against a second reading with the
-//! folder in its name (`#ifndef YY_YY_HOME_ME_PROJECT_P_TAB_H_INCLUDED`, by bison).
+//! What a generated source or header says about its checkout only because of where that is, if nothing uses it: comments
+//! (`/* Generated from /home/me/project/p.asn1 */`), macros whose values name the folder (`#define SRCDIR "/home/me/project"`),
+//! and a guard against a second reading with the folder in its name (`#ifndef YY_YY_HOME_ME_PROJECT_P_TAB_H_INCLUDED`).
 //!
 //! Pure. A macro counts only if its definition has one line to itself, and its value is one plain string. All else in the
-//! header is compared as it is.
+//! text is compared as it is.
 
 use memchr::memmem;
 
@@ -67,17 +67,19 @@ fn is_plain(value: &[u8]) -> bool {
 /// What is left out of a header's digest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unused {
+    /// The names of folders in comments, if nothing follows these on their lines.
+    pub comments: bool,
     /// Macros whose values are left out, sorted.
     pub macros: Vec<Bytes>,
     pub guard: Option<Guard>,
 }
 
-/// The name of a macro that only guards against a second reading: a folder's name is amid these two parts of it.
+/// The name of a macro that only guards against a second reading: a folder's name is amid these parts of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Guard {
     pub before: Bytes,
-    /// The number of the base folder.
-    pub base: u8,
+    /// The number of the folder.
+    pub folder: u8,
     pub after: Bytes,
 }
 
@@ -85,9 +87,9 @@ pub struct Guard {
 const SHORTEST_END: usize = 4;
 
 impl Guard {
-    fn name(&self, bases: &[Bytes]) -> Option<Bytes> {
-        let base = as_name(bases.get(usize::from(self.base))?);
-        Some([&self.before[..], &base, &self.after].concat())
+    fn name(&self, folders: &[Bytes]) -> Option<Bytes> {
+        let amid = as_name(folders.get(usize::from(self.folder))?);
+        Some([&self.before[..], &amid, &self.after].concat())
     }
 }
 
@@ -100,12 +102,14 @@ pub fn as_name(folder: &[u8]) -> Bytes {
     folder.iter().map(letter).collect()
 }
 
-/// What may be left out of a header, if nothing uses it: all that names one of these folders. None if there is nothing, or if
-/// a folder is named otherwise.
-pub fn find_unused(text: &[u8], bases: &[Bytes]) -> Option<Unused> {
+/// What may be left out of a text, if nothing uses it: all that names one of these folders. None if there is nothing, or if a
+/// folder is named otherwise.
+pub fn find_unused(text: &[u8], folders: &[Bytes]) -> Option<Unused> {
+    let (rest, count) = without_comments_on(text, folders);
     let unused = Unused {
-        macros: telling(text, bases)?,
-        guard: find_guard(text, bases),
+        comments: count > 0,
+        macros: telling(&rest, folders)?,
+        guard: find_guard(text, folders),
     };
     (unused != Unused::default()).then_some(unused)
 }
@@ -136,8 +140,8 @@ fn telling(text: &[u8], folders: &[Bytes]) -> Option<Vec<Bytes>> {
 }
 
 /// The guard with which a header begins, if a folder is in its name.
-fn find_guard(text: &[u8], bases: &[Bytes]) -> Option<Guard> {
-    let mut known: Vec<(usize, Bytes)> = bases.iter().map(|base| as_name(base)).enumerate().collect();
+fn find_guard(text: &[u8], folders: &[Bytes]) -> Option<Guard> {
+    let mut known: Vec<(usize, Bytes)> = folders.iter().map(|folder| as_name(folder)).enumerate().collect();
     known.sort_by_key(|(_, name)| std::cmp::Reverse(name.len()));
     if known.iter().all(|(_, part)| memmem::find(text, part).is_none()) || joined(text).is_some() {
         return None;
@@ -146,7 +150,7 @@ fn find_guard(text: &[u8], bases: &[Bytes]) -> Option<Guard> {
     let mut lines = parts.code.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let mut next = |directive| operand(lines.find(|line| !line.is_empty())?, directive);
     let (name, defined) = (next(b"ifndef")?, next(b"define")?);
-    let (base, part) = known.iter().find(|(_, part)| memmem::find(name, part).is_some())?;
+    let (number, part) = known.iter().find(|(_, part)| memmem::find(name, part).is_some())?;
     let at = memmem::find(name, part)?;
     let (before, after) = (&name[..at], &name[at + part.len()..]);
     let count = |text: &[u8]| words(text).filter(|word| *word == name).count();
@@ -157,7 +161,7 @@ fn find_guard(text: &[u8], bases: &[Bytes]) -> Option<Guard> {
     let is_good = is_only_there && after.len() >= SHORTEST_END && after.iter().copied().all(is_of_word);
     is_good.then_some(Guard {
         before: before.to_vec(),
-        base: u8::try_from(*base).ok()?,
+        folder: u8::try_from(*number).ok()?,
         after: after.to_vec(),
     })
 }
@@ -170,26 +174,69 @@ fn operand<'t>(line: &'t [u8], directive: &[u8]) -> Option<&'t [u8]> {
     is_name.then_some(name)
 }
 
-/// The digest of a header without what nothing uses.
-pub fn digest_except(text: &[u8], unused: &Unused, bases: &[Bytes]) -> Digest {
-    let (mut kept, count) = kept(text, unused, bases);
+/// The digest of a text without what nothing uses.
+pub fn digest_except(text: &[u8], unused: &Unused, folders: &[Bytes]) -> Digest {
+    let (mut kept, count) = kept(text, unused, folders);
     // A zero of the text is not one in the place of a name.
     kept.extend((count as u64).to_le_bytes());
     Digest::of(&kept)
 }
 
-/// A header without what nothing uses.
-pub fn without(text: &[u8], unused: &Unused, bases: &[Bytes]) -> Bytes {
-    kept(text, unused, bases).0
+/// A text without what nothing uses.
+pub fn without(text: &[u8], unused: &Unused, folders: &[Bytes]) -> Bytes {
+    kept(text, unused, folders).0
 }
 
-/// The same, and how often the guard's name was replaced.
-fn kept(text: &[u8], unused: &Unused, bases: &[Bytes]) -> (Bytes, usize) {
-    let kept = without_values(text, &unused.macros);
-    match unused.guard.as_ref().and_then(|guard| guard.name(bases)) {
-        Some(name) => without_name(&kept, &name),
-        None => (kept, 0),
+/// The same, and how many names were replaced.
+fn kept(text: &[u8], unused: &Unused, folders: &[Bytes]) -> (Bytes, usize) {
+    let (kept, in_comments) = match unused.comments {
+        true => without_comments_on(text, folders),
+        false => (text.to_vec(), 0),
+    };
+    let kept = without_values(&kept, &unused.macros);
+    match unused.guard.as_ref().and_then(|guard| guard.name(folders)) {
+        Some(name) => {
+            let (kept, count) = without_name(&kept, &name);
+            (kept, in_comments + count)
+        }
+        None => (kept, in_comments),
     }
+}
+
+/// A text with a zero and a number in the place of each folder's name in a comment, and how many these are. If something
+/// follows on a comment's line, its column counts. Which comments there are is the same whatever the folders are called, as
+/// their names have no special characters.
+fn without_comments_on(text: &[u8], folders: &[Bytes]) -> (Bytes, usize) {
+    let is_plain = |folder: &Bytes| folder.iter().all(|byte| is_of_word(*byte) || b"/.-+".contains(byte));
+    let names_any = folders.iter().any(|folder| memmem::find(text, folder).is_some());
+    let known = names_any && folders.iter().all(is_plain) && joined(text).is_none();
+    let Some(parts) = known.then(|| parts(text)).flatten() else {
+        return (text.to_vec(), 0);
+    };
+    let mut longest: Vec<(u8, &Bytes)> = (0..).zip(folders).collect();
+    longest.sort_by_key(|(_, folder)| std::cmp::Reverse(folder.len()));
+    let is_last = |end: usize| {
+        let line = text[end..].split(|byte| *byte == b'\n').next();
+        line.map_or(true, |rest| rest.trim_ascii().is_empty())
+    };
+    let (mut kept, mut start, mut count) = (Bytes::with_capacity(text.len()), 0, 0);
+    for span in parts.comments.into_iter().filter(|span| is_last(span.end)) {
+        let mut at = span.start;
+        while at < span.end {
+            let here = &text[at..span.end];
+            let found = longest.iter().find(|(_, folder)| here.starts_with(folder));
+            let Some((number, folder)) = found else {
+                at += 1;
+                continue;
+            };
+            kept.extend_from_slice(&text[start..at]);
+            kept.extend([0, *number]);
+            at += folder.len();
+            (start, count) = (at, count + 1);
+        }
+    }
+    kept.extend_from_slice(&text[start..]);
+    (kept, count)
 }
 
 fn without_values(text: &[u8], names: &[Bytes]) -> Bytes {
@@ -256,7 +303,8 @@ mod tests {
         for text in [
             "",
             "#define SRCDIR \"/elsewhere\"\n",
-            "// in /w/one\n#define SRCDIR \"/w/one\"\n",
+            "// in /w/one \\\n\n#define SRCDIR \"/w/one\"\n",
+            "int a; /* in /w/one */ int b;\n",
             "#define SRCDIR \"/w/one\" // a comment\n",
             "#define SRCDIR /* one */ \"/w/one\"\n",
             "#define SRCDIR(x) \"/w/one\"\n",
@@ -294,7 +342,7 @@ mod tests {
     fn only_the_values_of_these_macros_are_left_out_of_the_digest() {
         let unused = Unused {
             macros: vec![b"SRCDIR".to_vec()],
-            guard: None,
+            ..Unused::default()
         };
         let digest = |text: &str| digest_except(text.as_bytes(), &unused, &bases());
         let text = "int a;\n#define SRCDIR \"/w/one\"\n#define B \"b\"\n";
@@ -317,31 +365,54 @@ mod tests {
             assert_ne!(digest(text), digest(&other), "{other}");
         }
     }
+    #[test]
+    fn folders_in_comments_are_left_out() {
+        let text = "/* Generated from /w/one/p.asn1 */\n#include <a.h> // for /w/one and /w/two\nint a;\n";
+        let unused = find_unused(text.as_bytes(), &bases()).unwrap();
+        let own = bases();
+        assert!(unused.comments && unused.macros.is_empty() && unused.guard.is_none());
+        let other = [b"/another/place".to_vec(), b"/x".to_vec()];
+        let there = text.replace("/w/one", "/another/place").replace("/w/two", "/x");
+        let digest = |text: &str, folders: &[Bytes]| digest_except(text.as_bytes(), &unused, folders);
+        assert_eq!(digest(text, &own), digest(&there, &other));
+        for wrong in [
+            there.replace("int a", "int b"),
+            there.replace("/x", "/another/place"),
+            there.replace("p.asn1", "q.asn1"),
+            there.replace("/* Gen", "/ * Gen"),
+            there.replace("p.asn1 */", "p.asn1 */ int b;"),
+            there.replace("/another/place", "/another\n/place"),
+        ] {
+            assert_ne!(digest(text, &own), digest(&wrong, &other), "{wrong}");
+        }
+        let both = format!("{text}#define SRCDIR \"/w/one\"\n");
+        let unused = find_unused(both.as_bytes(), &bases()).unwrap();
+        assert!(unused.comments && unused.macros == [b"SRCDIR".to_vec()]);
+    }
+
     const GUARDED: &str =
         "/* made by bison */\n\n#ifndef YY_W_ONE_P_TAB_H_INCLUDED\n# define YY_W_ONE_P_TAB_H_INCLUDED\nint a;\n\
                            #endif /* !YY_W_ONE_P_TAB_H_INCLUDED */\n";
 
     #[test]
     fn a_guard_with_a_folder_in_its_name_is_found() {
-        let unused = find_unused(GUARDED.as_bytes(), &bases()).unwrap();
+        let own = bases();
+        let unused = find_unused(GUARDED.as_bytes(), &own).unwrap();
         let guard = Guard {
             before: b"YY".to_vec(),
-            base: 0,
+            folder: 0,
             after: b"_P_TAB_H_INCLUDED".to_vec(),
         };
         assert_eq!((unused.macros.len(), &unused.guard), (0, &Some(guard)));
         let other = [b"/elsewhere".to_vec(), b"/w/two".to_vec()];
-        let digest = |text: &str, bases| digest_except(text.as_bytes(), &unused, bases);
+        let digest = |text: &str, folders: &[Bytes]| digest_except(text.as_bytes(), &unused, folders);
         let there = GUARDED.replace("W_ONE", "ELSEWHERE");
-        assert_eq!(digest(GUARDED, &bases()), digest(&there, &other));
-        assert_ne!(digest(GUARDED, &bases()), digest(&there, &bases()));
-        assert_ne!(digest(GUARDED, &bases()), digest(GUARDED, &other));
+        assert_eq!(digest(GUARDED, &own), digest(&there, &other));
+        assert_ne!(digest(GUARDED, &own), digest(&there, &own));
+        assert_ne!(digest(GUARDED, &own), digest(GUARDED, &other));
+        assert_ne!(digest(GUARDED, &own), digest(&there.replace("int a", "int b"), &other));
         assert_ne!(
-            digest(GUARDED, &bases()),
-            digest(&there.replace("int a", "int b"), &other)
-        );
-        assert_ne!(
-            digest(GUARDED, &bases()),
+            digest(GUARDED, &own),
             digest(&there.replacen("ELSEWHERE", "ELSE", 1), &other)
         );
     }

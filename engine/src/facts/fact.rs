@@ -69,7 +69,7 @@ pub enum Fact {
     Absent { path: Path, follows: bool },
     /// Access to something failed for another reason.
     Refused { path: Path, opens: bool, error: u16 },
-    /// A header was read that defines something that nothing uses. The digest leaves this out.
+    /// A source or header was read that says something of its checkout that nothing uses. The digest leaves this out.
     Except { path: Path, unused: Unused, digest: Digest },
 }
 
@@ -492,14 +492,17 @@ impl fmt::Display for Fact {
             Fact::Refused { path, error, .. } => write!(f, "{path} is refused: {}", reason(*error)),
             Fact::Except { path, unused, digest } => {
                 write!(f, "{path} holds {digest}")?;
+                if unused.comments {
+                    write!(f, ", whatever folder its comments name")?;
+                }
+                if unused.guard.is_some() {
+                    write!(f, ", whatever its guard is called")?;
+                }
                 if !unused.macros.is_empty() {
                     let names = String::from_utf8_lossy(&unused.macros.join(&b", "[..])).into_owned();
-                    write!(f, " apart from the values of {names}, which nothing uses")?;
+                    write!(f, ", apart from the values of {names}, which nothing uses")?;
                 }
-                match unused.guard {
-                    Some(_) => write!(f, ", whatever its guard is called"),
-                    None => Ok(()),
-                }
+                Ok(())
             }
         }
     }

@@ -49,6 +49,8 @@ pub struct Path {
 pub struct Place {
     folder: Vec<u8>,
     bases: Vec<Vec<u8>>,
+    /// Folders that files may name which a command reads: the bases, and others that its command line need not leave out.
+    known_folders: Vec<Vec<u8>>,
 }
 
 /// How many bases a path can tell apart: those that a user may set (`MOST_FOLDERS`), and those that are found.
@@ -62,7 +64,17 @@ impl Place {
         Place {
             folder: plain(folder),
             bases: bases.filter(|base| base.len() > 1 && base[0] == b'/').collect(),
+            known_folders: Vec::new(),
         }
+    }
+
+    pub fn with_known_folders(mut self, folders: &[Vec<u8>]) -> Place {
+        self.known_folders = folders.to_vec();
+        self
+    }
+
+    pub fn known_folders(&self) -> &[Vec<u8>] {
+        &self.known_folders
     }
 
     pub fn folder(&self) -> &[u8] {

@@ -37,7 +37,7 @@ impl Vocabulary {
     pub fn of(text: &[u8]) -> Vocabulary {
         let joined = joined(text);
         let (code, strings) = match parts(joined.as_deref().unwrap_or(text)) {
-            Some(Parts { code, strings }) => (hashes(words(&code)), hashes(words(&strings))),
+            Some(Parts { code, strings, .. }) => (hashes(words(&code)), hashes(words(&strings))),
             None => (
                 hashes(words(text).chain(words(joined.as_deref().unwrap_or_default()))),
                 [].into(),

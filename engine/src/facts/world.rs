@@ -64,7 +64,7 @@ pub struct World {
     /// Whether files hold names, for the names that were asked for last: as they are, and as parts of macros' names.
     naming: [Results<(Arc<[Bytes]>, bool)>; 2],
     vocabularies: Results<Arc<Vocabulary>>,
-    /// The digests of headers without what nothing uses, for what was asked for last, and these base folders.
+    /// The digests of headers without what nothing uses, for what was asked for last, and these folders.
     exceptions: Results<(Unused, Vec<Bytes>, Digest)>,
     /// Hashes of paths that were links when they were last looked at. This is only a hint.
     links: Recent<u64, ()>,
@@ -251,13 +251,13 @@ impl World {
         path: &[u8],
         status: &Status,
         unused: &Unused,
-        bases: &[Bytes],
+        folders: &[Bytes],
     ) -> io::Result<Option<Digest>> {
         match known(&self.exceptions, status) {
-            Some((asked, known_bases, digest)) if asked == *unused && known_bases == bases => return Ok(Some(digest)),
+            Some((asked, of, digest)) if asked == *unused && of == folders => return Ok(Some(digest)),
             _ => {}
         }
-        let find = |text: &[u8]| (unused.clone(), bases.to_vec(), digest_except(text, unused, bases));
+        let find = |text: &[u8]| (unused.clone(), folders.to_vec(), digest_except(text, unused, folders));
         let found = self.read_whole(&self.exceptions, path, status, find)?;
         Ok(found.map(|(_, _, digest)| digest))
     }
@@ -418,7 +418,7 @@ impl<'w> View<'w> {
         }
         let found = self
             .world
-            .digest_except(&self.name, &status, unused, self.place.bases());
+            .digest_except(&self.name, &status, unused, self.place.known_folders());
         let found = found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
         found.ok_or(Errno::AGAIN)
     }

@@ -83,6 +83,7 @@ impl Server {
                 recache: caching.recache,
                 share_checkouts: caching.share_checkouts,
                 bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
+                known_folders: Vec::new(),
                 namespace: caching.namespace.clone(),
                 store: (!caching.store.is_empty()).then(|| OsStr::from_bytes(&caching.store).into()),
                 terminal: caching.terminal,

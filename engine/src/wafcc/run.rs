@@ -103,10 +103,12 @@ fn with_maps(call: &Call, settings: &Settings) -> Option<Call> {
         program: &call.program,
         real: &real,
         bases: &[],
+        known_folders: &[],
         by_facts: None,
     };
-    let (argv, _) = Checkouts::default().share(&asked, &bases, share_checkouts)?;
-    let args = argv?
+    let shared = Checkouts::default().share(&asked, &bases, share_checkouts)?;
+    let args = shared
+        .argv?
         .iter()
         .skip(1)
         .map(|arg| OsStr::from_bytes(arg).to_owned())
@@ -333,6 +335,7 @@ fn examine(call: &Call, settings: &Settings, environment: &Strings, folder: &[u8
         program: &call.program,
         real: real.as_ref().unwrap_or(&call.program),
         bases: &[],
+        known_folders: &[],
         by_facts: None,
     };
     let is_by_facts = match call.how {

@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use memchr::memmem;
+
 use super::language::Language;
 use super::line::{Kind, Line, Target, Word};
 use super::macros;
@@ -75,6 +77,8 @@ pub struct Call<'a> {
     pub real: &'a Path,
     /// Folders whose names commands may share, without a slash at the end.
     pub bases: &'a [Bytes],
+    /// These, and others that its files may name.
+    pub known_folders: &'a [Bytes],
     /// It may be cached by its facts alone. This is what it finds on its standard input.
     pub by_facts: Option<Input>,
 }
@@ -291,16 +295,27 @@ impl Word {
     }
 }
 
+/// What lets a command share its result with other checkouts.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The command line with prefix maps, if it needs any.
+    pub argv: Option<Strings>,
+    /// The folders that it may leave out.
+    pub bases: Vec<Bytes>,
+    /// These, and others that its files may name.
+    pub known_folders: Vec<Bytes>,
+}
+
 impl Call<'_> {
     /// The command line with prefix maps, if what it makes could not be shared without them, and the folders that it may
-    /// leave out. `None` if it leaves out none. `roots` finds these folders for the command's own folder and its paths,
+    /// leave out. `None` if it is not understood. `roots` finds these folders for the command's own folder and its paths,
     /// of which the first is the source. `maps` says whether the compiler's maps reach all that it writes, for a compile and
     /// for a call of the assembler.
     pub fn share(
         &self,
         roots: impl FnOnce(&[u8], &[&[u8]]) -> Vec<Root>,
         maps: impl Fn(Compiler, bool) -> bool,
-    ) -> Option<(Option<Strings>, Vec<Bytes>)> {
+    ) -> Option<Shared> {
         let read = |name: &[u8]| self.read(name);
         let (_, line, _) = understand(self, &read).ok()?;
         let absolute = line.words.iter().filter(|word| word.kind == Kind::Path);
@@ -318,7 +333,11 @@ impl Call<'_> {
         let folders: Vec<Bytes> = roots.into_iter().map(|root| root.folder).collect();
         if words.is_empty() || !maps(line.compiler, assembles) {
             let is_shared = !sharing::bases(&line, folder, &folders).is_empty();
-            return is_shared.then_some((None, folders));
+            return Some(Shared {
+                argv: None,
+                bases: if is_shared { folders.clone() } else { Vec::new() },
+                known_folders: folders,
+            });
         }
         let mut argv: Vec<Bytes> = self.argv.iter().map(<[u8]>::to_vec).collect();
         // With gcc the last map counts, with clang the first one. The user's own ones are to count.
@@ -330,7 +349,11 @@ impl Call<'_> {
             }
         };
         argv.splice(at..at, words);
-        Some((Some(argv.iter().map(Vec::as_slice).collect()), folders))
+        Some(Shared {
+            argv: Some(argv.iter().map(Vec::as_slice).collect()),
+            bases: folders.clone(),
+            known_folders: folders,
+        })
     }
 
     /// The name by which the compiler calls the folder in which it runs, if it tells one: `PWD`, if that leads there.
@@ -477,7 +500,10 @@ fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[
     for word in &line.words {
         text.add(&word.option);
         text.add(&[u8::from(word.apart)]);
-        text.add(&sharing::tokened(&word.operand, word.kind, bases));
+        match searches_nothing(word, call, line) {
+            true => text.add(sharing::NOTHING),
+            false => text.add(&sharing::tokened(&word.operand, word.kind, bases)),
+        }
     }
     for output in outputs {
         text.add(format!("{:?}", output.role).as_bytes());
@@ -503,6 +529,33 @@ fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[
     Digest::of(&text.0)
 }
 
+/// Options by which a compiler searches a folder for headers. If there is no such folder, they have no effect.
+const SEARCHING: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
+/// Options by which it tells of all folders, or of its command line.
+const TELLING_ALL: [&[u8]; 6] = [
+    b"-v",
+    b"-H",
+    b"-Wmissing-include",
+    b"-Weverything",
+    b"-frecord",
+    b"-grecord",
+];
+
+/// Whether a word has a checkout's name in it and names a folder that is not there: `-I src/home/me/project/inc`. Some build
+/// systems take an absolute path for a relative one.
+fn searches_nothing(word: &Word, call: &Call, line: &Line) -> bool {
+    let holds = |folder: &Bytes| memmem::find(&word.operand, folder).is_some();
+    let is_amid = SEARCHING.contains(&&word.option[..])
+        && !word.operand.starts_with(b"/")
+        && call.known_folders.iter().any(holds);
+    let tells = |word: &Word| TELLING_ALL.iter().any(|option| word.option.starts_with(option));
+    if !is_amid || line.stage != Stage::Object || line.has_others() || line.words.iter().any(tells) {
+        return false;
+    }
+    let path = Path::new(OsStr::from_bytes(call.folder)).join(OsStr::from_bytes(&word.operand));
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -520,6 +573,7 @@ mod tests {
             program: &program,
             real: &program,
             bases: &[BASE.to_vec(), b"/home/other".to_vec()],
+            known_folders: &[],
             by_facts: None,
         };
         Action::of(&call, &|_| None)

@@ -270,11 +270,12 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
         Fact::Except { path, unused, digest } => {
             to.byte(head(EXCEPT, unused.guard.is_some()));
             to.path(path);
+            to.byte(u8::from(unused.comments));
             to.number(unused.macros.len() as u64);
             unused.macros.iter().for_each(|name| to.text(name));
             if let Some(guard) = &unused.guard {
                 to.text(&guard.before);
-                to.byte(guard.base);
+                to.byte(guard.folder);
                 to.text(&guard.after);
             }
             to.digest(digest);
@@ -347,6 +348,7 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
         EXCEPT => Fact::Except {
             path: from.path()?,
             unused: Unused {
+                comments: from.flag()?,
                 macros: list(from, MOST_NAMES, |from| from.text().map(<[u8]>::to_vec))?,
                 guard: one.then(|| unpack_guard(from)).transpose()?,
             },
@@ -359,7 +361,7 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
 fn unpack_guard(from: &mut Unpacker) -> Result<Guard, Garbled> {
     Ok(Guard {
         before: from.text()?.to_vec(),
-        base: from.byte()?,
+        folder: from.byte()?,
         after: from.text()?.to_vec(),
     })
 }
@@ -541,6 +543,7 @@ mod tests {
                 Fact::Except {
                     path: here(),
                     unused: Unused {
+                        comments: true,
                         macros: vec![b"A".to_vec(), b"SRCDIR".to_vec()],
                         guard: None,
                     },
@@ -549,10 +552,11 @@ mod tests {
                 Fact::Except {
                     path: here(),
                     unused: Unused {
+                        comments: false,
                         macros: Vec::new(),
                         guard: Some(Guard {
                             before: b"YY".to_vec(),
-                            base: 1,
+                            folder: 1,
                             after: b"_H".to_vec(),
                         }),
                     },

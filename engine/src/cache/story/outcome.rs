@@ -63,7 +63,7 @@ impl Analysis<'_, '_, '_> {
                 header => self.add_statuses(&mut facts, header.as_ref())?,
             }
         } else {
-            left_out = self.leave_out_unread(&mut facts, &files, &bases);
+            left_out = self.leave_out_unread(&mut facts, &files);
         }
         let twins = if self.some_compile { files } else { BTreeMap::new() };
         for paths in twins.values() {

@@ -1,6 +1,6 @@
-//! Leaves out of a compile's facts what its headers define and nothing uses: macros whose values name a base folder, and
-//! guards with a base folder in their names. So a compile that includes a project's `config.h`, or what bison made, has the
-//! same facts in each checkout.
+//! Leaves out of a compile's facts what generated files say of their checkout and nothing uses: the names of its folders in
+//! comments, macros whose values name them, and guards with them in their names. So a compile that includes a project's
+//! `config.h`, or what bison made, has the same facts in each checkout.
 //!
 //! A macro is used only by its name. The name is a word of some file that was read or of the command line, or `##` makes it
 //! of such words. If there is no such word but that of the definition, the value reaches no result. If a guard cannot be
@@ -26,16 +26,17 @@ pub(super) type Read = BTreeMap<Digest, Vec<Path>>;
 
 impl Analysis<'_, '_, '_> {
     /// Replaces the facts about such headers, whose paths are returned.
-    pub(super) fn leave_out_unread(&mut self, facts: &mut [Fact], read: &Read, bases: &Arc<[Bytes]>) -> Vec<Path> {
-        let Some(words) = self.knowledge.words.filter(|_| !bases.is_empty() && self.all_compile) else {
+    pub(super) fn leave_out_unread(&mut self, facts: &mut [Fact], read: &Read) -> Vec<Path> {
+        let folders: Arc<[Bytes]> = self.view.place.known_folders().into();
+        let Some(words) = self.knowledge.words.filter(|_| !folders.is_empty() && self.all_compile) else {
             return Vec::new();
         };
-        let in_names: Arc<[Bytes]> = bases.iter().map(|base| as_name(base)).collect();
+        let in_names: Arc<[Bytes]> = folders.iter().map(|folder| as_name(folder)).collect();
         let mut headers = Vec::new();
         for (digest, paths) in read {
             let (view, path) = (&mut *self.view, &paths[0]);
-            if view.names_any(path, Form::AsItIs, bases) || view.names_any(path, Form::AsMacro, &in_names) {
-                let unused = self.unused_of(*digest, paths, bases);
+            if view.names_any(path, Form::AsItIs, &folders) || view.names_any(path, Form::AsMacro, &in_names) {
+                let unused = self.unused_of(*digest, paths, &folders);
                 headers.extend(unused.map(|unused| (digest, paths, unused)));
             }
         }
@@ -73,8 +74,8 @@ impl Analysis<'_, '_, '_> {
             || others.any(|(_, paths)| self.view.content(&paths[0]).map_or(true, |text| holds(&text)))
     }
 
-    /// What a header defines that names bases, if nothing else there names one.
-    fn unused_of(&mut self, digest: Digest, paths: &[Path], bases: &[Bytes]) -> Option<Unused> {
+    /// What a file says of these folders, if nothing else there names one.
+    fn unused_of(&mut self, digest: Digest, paths: &[Path], folders: &[Bytes]) -> Option<Unused> {
         // Files of the same content may differ in another checkout.
         let identity = |path: &Path| self.view.status(path).map(|status| (status.device, status.inode)).ok();
         let mut identities: Vec<_> = paths.iter().map(identity).collect();
@@ -83,7 +84,7 @@ impl Analysis<'_, '_, '_> {
             return None;
         };
         let text = self.view.content(&paths[0])?;
-        (Digest::of(&text) == digest).then(|| find_unused(&text, bases))?
+        (Digest::of(&text) == digest).then(|| find_unused(&text, folders))?
     }
 
     /// The words of the command line, and those of each file that was read. None if a file does not tell all its words, or
