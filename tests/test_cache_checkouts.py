@@ -622,6 +622,45 @@ def test_a_guard_that_something_uses(text: str, option: str, lab: Lab) -> None:
 	assert not found[2].startswith("hit"), found
 
 
+COMMENTED = "/* Generated from TOP/src/p.asn1 */\n#include <stddef.h> // for TOP\nint made;\n"
+
+
+@each
+@pytest.mark.parametrize("settings", [SHARED, {"WAFCC_BASEDIR": "TOP"}])
+def test_a_compile_with_relative_names(cc: str, settings: Dict[str, str], lab: Lab) -> None:
+	"""It needs no map, and what it reads may name its checkout all the same."""
+	make_checkouts(lab, src__x_c='#include "config.h"\n#include "p.tab.h"\n#include "made.h"\nint f = 1;\n')
+	line = "%s -O2 -MD -Iinc%s -I../inc -I. -c ../src/x.c -o x.o"
+	told = []
+	for checkout in (CHECKOUTS[0], *CHECKOUTS):
+		top = str(lab.folder / checkout)
+		configure(lab, checkout)
+		generate(lab, checkout)
+		lab.write(f"{checkout}/build/made.h", COMMENTED.replace("TOP", top))
+		env = {name: value.replace("TOP", top) for name, value in settings.items()}
+		told.append(share(lab, line % (cc, f"{top}/deeper/inc"), checkout, "build", maps="", **env))
+	assert told[2].startswith("hit"), told
+	inc = lab.folder / CHECKOUTS[1] / "build" / ("inc%s/deeper/inc" % top)
+	inc.mkdir(parents=True)
+	assert share(lab, line % (cc, f"{top}/deeper/inc"), checkout, "build", maps="", **env).startswith("miss")
+	(inc / "made.h").write_text("int other;\n")
+	assert share(lab, line % (cc, f"{top}/deeper/inc"), checkout, "build", maps="", **env).startswith("miss")
+	shutil.rmtree(inc)
+	for text in ("int more;\n", "\n", "/* more */\n"):
+		lab.write(f"{checkout}/build/made.h", COMMENTED.replace("TOP", top) + text)
+		assert share(lab, line % (cc, f"{top}/deeper/inc"), checkout, "build", maps="", **env).startswith("miss"), text
+
+
+@pytest.mark.parametrize("option", ["-Wmissing-include-dirs", "-frecord-gcc-switches", "-H"])
+def test_a_folder_that_is_not_there_and_is_told(option: str, lab: Lab) -> None:
+	"""Some options tell of folders that are searched in vain."""
+	make_checkouts(lab, src__x_c="int f = 1;\n")
+	for checkout in (CHECKOUTS[0], *CHECKOUTS):
+		line = f"gcc {option} -Iinc{lab.folder / checkout}/inc -c ../src/x.c -o x.o"
+		said = share(lab, line, checkout, "build", maps="", **SHARED)
+	assert said.startswith("miss"), said
+
+
 def test_digests_of_sources_in_debug_information(lab: Lab) -> None:
 	"""clang writes a digest of each source, also of one of which nothing is used."""
 	make_checkouts(lab, src__x_c='#include "config.h"\nint f;\n')

@@ -146,7 +146,7 @@ mod tests {
         }
         let parts = parts(b"f(\"a\", 'b', \"c(d)\" /* \"e\" */) // g\n").unwrap();
         assert_eq!(parts.strings, b"\"a\"'b'");
-        assert_eq!(parts.comments, [18..27, 29..33]);
+        assert_eq!(parts.comments, [19..28, 30..34]);
     }
 
     #[test]

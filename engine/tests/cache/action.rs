@@ -280,6 +280,7 @@ impl Folder {
             program: &program,
             real: &fs::canonicalize(&program).unwrap(),
             bases,
+            known_folders: &[],
             by_facts: None,
         };
         Action::find(&call)
