@@ -604,7 +604,7 @@ def test_a_guard_that_names_its_checkout(cc: str, lab: Lab) -> None:
 		(JOINS + "const char *s = S(J(YYNAME_P_TAB_H_, INCLUDED));", ""),
 		('const char *s = "YYNAME_P_TAB_H_INCLUDED";', ""),
 		("int g;", "-DYYNAME_P_TAB_H_INCLUDED"),
-		("int g;", "-DOTHER_P_TAB_H_INCLUDED"),
+		("int g;", "-DOTHER_BUILD_P_TAB_H_INCLUDED"),
 		("int g;", "-g3"),
 	],
 )

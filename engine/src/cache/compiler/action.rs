@@ -548,7 +548,10 @@ fn searches_nothing(word: &Word, call: &Call, line: &Line) -> bool {
     let is_amid = SEARCHING.contains(&&word.option[..])
         && !word.operand.starts_with(b"/")
         && call.known_folders.iter().any(holds);
-    let tells = |word: &Word| TELLING_ALL.iter().any(|option| word.option.starts_with(option));
+    let tells = |word: &Word| {
+        let whole = [&word.option[..], &word.operand].concat();
+        TELLING_ALL.iter().any(|option| whole.starts_with(option))
+    };
     if !is_amid || line.stage != Stage::Object || line.has_others() || line.words.iter().any(tells) {
         return false;
     }
