@@ -99,7 +99,7 @@ fn literal(text: &[u8], quote: u8) -> Option<usize> {
 fn may_be_name(line: &[u8]) -> bool {
     let last = |byte: u8| memchr::memrchr(byte, line);
     let has = |word: &&str| memmem::find(line, word.as_bytes()).is_some();
-    last(b'<') > last(b'>') && ["include", "import", "embed"].iter().any(|word| has(word))
+    last(b'<') > last(b'>') && ["include", "import", "embed"].iter().any(has)
 }
 
 /// Whether a text ends with a number, or with a word that has digits.
