@@ -7,11 +7,9 @@ from typing import Callable, Dict, List
 from .kind import Kind, Special
 from .project import CHECKOUTS, Project
 
+MACROS = ('#define SRCDIR "{value}"', '# define  PREFIX\t"{value}" ')
 DEFINITIONS = (
-	'#define SRCDIR "{place}/src"',
-	'# define  PREFIX\t"{place}" ',
 	'#define BOTH "{place}:{other}"',
-	'#define SRCDIR "nowhere"',
 	'#define SRCDIR "{place}*/ int odd; /*"',
 	'#define SRCDIR "{place}" // here',
 	'#define SRCDIR "{place}" \\\n  "/src"',
@@ -26,6 +24,15 @@ DEFINITIONS = (
 	'R"(',
 	')"',
 )
+VALUES = ("{place}/src", "{place}", "{place}/{place}", "nowhere")
+SIZES = (
+	"int j = sizeof SRCDIR;",
+	"int k = sizeof PREFIX;",
+	"int v = sizeof JOIN(SRC, DIR);",
+	"int w = sizeof GIVEN;",
+	"int x = sizeof ALIAS;",
+)
+"""An object that holds the name of its checkout is not stored, but one that holds its length is."""
 USES = (
 	"const char *a = SRCDIR;",
 	"const char *b = PREFIX;",
@@ -36,7 +43,6 @@ USES = (
 	"const char *g = JOIN(JOIN_2(S, RC), DIR);",
 	"const char *h = SRC\\\nDIR;",
 	"const char *i = ALIAS;",
-	"int j = sizeof SRCDIR;",
 	'_Pragma("push_macro(\\"SRCDIR\\")")',
 	"// it's SRCDIR",
 	"/* don't use SRCDIR \" */ int k;",
@@ -76,17 +82,21 @@ class Configured(Kind):
 	about = "headers that define where their checkout is"
 
 	def prepare(self) -> None:
+		self.chosen: List[str] = []
 		for name in ("config.h", "src/g.c"):
 			self.put_into(name, self.project)
 
 	def put_into(self, name: str, project: Project, is_everywhere: bool = True) -> str:
 		"""The same lines in some checkouts, each with its own name."""
 		if name == "config.h":
-			first, last = self.rng.choice((("#define FIRST", "#define LAST"), GUARD))
-			chosen = self.rng.sample(DEFINITIONS, self.rng.randint(0, 3))
-			text = "\n".join([first, *chosen, last, ""]).replace("%d", str(self.rng.randint(1, 2)))
+			if not self.chosen or self.rng.random() < 0.15:
+				first, last = self.rng.choice((("#define FIRST", "#define LAST"), GUARD))
+				others = self.rng.sample(DEFINITIONS, self.rng.randint(0, 2))
+				self.chosen = [first, self.rng.choice(MACROS), *others, last, ""]
+			text = "\n".join(self.chosen).replace("%d", str(self.rng.randint(1, 2)))
+			text = text.replace("{value}", self.rng.choice(VALUES))
 		else:
-			chosen = self.rng.sample(USES, self.rng.randint(0, 2))
+			chosen = self.rng.sample(SIZES, self.rng.randint(0, 1)) + self.rng.sample(USES, self.rng.randint(0, 1))
 			text = "\n".join(['#include "config.h"\n' + JOINS, *chosen, "int last;", ""])
 		others = dict(zip(CHECKOUTS, reversed(CHECKOUTS)))
 		checkouts = CHECKOUTS if is_everywhere else [path.name for path in project.some_checkouts()]
