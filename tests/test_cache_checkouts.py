@@ -651,6 +651,16 @@ def test_a_compile_with_relative_names(cc: str, settings: Dict[str, str], lab: L
 		assert share(lab, line % (cc, f"{top}/deeper/inc"), checkout, "build", maps="", **env).startswith("miss"), text
 
 
+def test_a_message_that_shows_a_comment(lab: Lab) -> None:
+	"""gcc shows the line of a warning, and the comment on it."""
+	make_checkouts(lab)
+	said = ""
+	for checkout in (CHECKOUTS[0], *CHECKOUTS):
+		lab.write(f"{checkout}/src/x.c", f"int f(void) {{ int unused; }} // in {lab.folder / checkout}\n")
+		said = share(lab, "gcc -Wall -c ../src/x.c -o x.o", checkout, "build", maps="", **SHARED)
+	assert said.startswith("miss"), said
+
+
 @pytest.mark.parametrize("option", ["-Wmissing-include-dirs", "-frecord-gcc-switches", "-H"])
 def test_a_folder_that_is_not_there_and_is_told(option: str, lab: Lab) -> None:
 	"""Some options tell of folders that are searched in vain."""

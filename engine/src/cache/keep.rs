@@ -244,7 +244,8 @@ impl Cache {
             unseen: if is_silent { &FOR_DIAGNOSTICS } else { &[] },
             observer: &ended.observer,
             started: ended.started,
-            words: knows.words.as_deref(),
+            // A message may show any line of a source, comments included.
+            words: knows.words.as_deref().filter(|_| is_silent),
         };
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
             return Err(UnstoredReason::DriverDiffers.into());

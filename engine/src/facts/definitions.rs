@@ -28,18 +28,13 @@ struct Definition<'t> {
 
 impl<'t> Definition<'t> {
     fn of(line: &'t [u8]) -> Option<Definition<'t>> {
-        let rest = without_space(without_space(line).strip_prefix(b"#")?);
-        let rest = rest.strip_prefix(b"define")?;
-        let name_on = without_space(rest);
-        let size = name_on.iter().position(|byte| !is_of_word(*byte))?;
-        let (name, rest) = name_on.split_at(size);
-        let on = without_space(rest);
-        let is_apart = rest.len() < line.len() && name_on.len() < line.len() && on.len() < rest.len();
-        let value_on = on.strip_prefix(b"\"")?;
+        let rest = after_directive(without_space(line), b"define")?;
+        let size = rest.iter().position(|byte| !is_of_word(*byte))?;
+        let (name, rest) = rest.split_at(size);
+        let value_on = after_space(rest)?.strip_prefix(b"\"")?;
         let (value, after) = value_on.split_at(memchr::memchr(b'"', value_on)?);
-        let has_space = line.len() > name_on.len() && is_space(line[line.len() - name_on.len() - 1]);
         let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && !name[0].is_ascii_digit();
-        let is_good = is_name && is_apart && has_space && is_plain(value) && without_space(&after[1..]).is_empty();
+        let is_good = is_name && is_plain(value) && without_space(&after[1..]).is_empty();
         let before = &line[..line.len() - value_on.len()];
         is_good.then_some(Definition {
             name,
@@ -56,6 +51,17 @@ fn is_space(byte: u8) -> bool {
 fn without_space(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|byte| !is_space(*byte));
     start.map_or(&[], |start| &text[start..])
+}
+
+/// What follows a blank, or several.
+fn after_space(text: &[u8]) -> Option<&[u8]> {
+    let rest = without_space(text);
+    (rest.len() < text.len()).then_some(rest)
+}
+
+/// What follows a directive: `NAME` of `# ifndef NAME`.
+fn after_directive<'t>(line: &'t [u8], directive: &[u8]) -> Option<&'t [u8]> {
+    after_space(without_space(line.strip_prefix(b"#")?).strip_prefix(directive)?)
 }
 
 /// No escapes, no trigraphs, no control characters, no end of a comment around it.
@@ -148,7 +154,7 @@ fn find_guard(text: &[u8], folders: &[Bytes]) -> Option<Guard> {
     }
     let parts = parts(text)?;
     let mut lines = parts.code.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let mut next = |directive| operand(lines.find(|line| !line.is_empty())?, directive);
+    let mut next = |directive| after_directive(lines.find(|line| !line.is_empty())?, directive);
     let (name, defined) = (next(b"ifndef")?, next(b"define")?);
     let (number, part) = known.iter().find(|(_, part)| memmem::find(name, part).is_some())?;
     let at = memmem::find(name, part)?;
@@ -158,20 +164,12 @@ fn find_guard(text: &[u8], folders: &[Bytes]) -> Option<Guard> {
         && count(&parts.code) == 2
         && count(&parts.strings) == 0
         && memmem::find_iter(text, after).count() == count(text);
-    let is_good = is_only_there && after.len() >= SHORTEST_END && after.iter().copied().all(is_of_word);
+    let is_good = is_only_there && after.len() >= SHORTEST_END && name.iter().copied().all(is_of_word);
     is_good.then_some(Guard {
         before: before.to_vec(),
         folder: u8::try_from(*number).ok()?,
         after: after.to_vec(),
     })
-}
-
-/// The one word after a directive: `# ifndef NAME`.
-fn operand<'t>(line: &'t [u8], directive: &[u8]) -> Option<&'t [u8]> {
-    let rest = without_space(line.strip_prefix(b"#")?).strip_prefix(directive)?;
-    let name = without_space(rest);
-    let is_name = name.len() < rest.len() && !name.is_empty() && name.iter().copied().all(is_of_word);
-    is_name.then_some(name)
 }
 
 /// The digest of a text without what nothing uses.
@@ -204,8 +202,8 @@ fn kept(text: &[u8], unused: &Unused, folders: &[Bytes]) -> (Bytes, usize) {
 }
 
 /// A text with a zero and a number in the place of each folder's name in a comment, and how many these are. If something
-/// follows on a comment's line, its column counts. Which comments there are is the same whatever the folders are called, as
-/// their names have no special characters.
+/// follows on a comment's line, its column counts. The names have no special characters, so comments begin and end at the same
+/// places in each checkout.
 fn without_comments_on(text: &[u8], folders: &[Bytes]) -> (Bytes, usize) {
     let is_plain = |folder: &Bytes| folder.iter().all(|byte| is_of_word(*byte) || b"/.-+".contains(byte));
     let names_any = folders.iter().any(|folder| memmem::find(text, folder).is_some());
@@ -365,6 +363,7 @@ mod tests {
             assert_ne!(digest(text), digest(&other), "{other}");
         }
     }
+
     #[test]
     fn folders_in_comments_are_left_out() {
         let text = "/* Generated from /w/one/p.asn1 */\n#include <a.h> // for /w/one and /w/two\nint a;\n";

@@ -493,14 +493,14 @@ impl fmt::Display for Fact {
             Fact::Except { path, unused, digest } => {
                 write!(f, "{path} holds {digest}")?;
                 if unused.comments {
-                    write!(f, ", whatever folder its comments name")?;
+                    write!(f, ", leaving out folders in comments")?;
                 }
                 if unused.guard.is_some() {
-                    write!(f, ", whatever its guard is called")?;
+                    write!(f, ", leaving out the name of its guard")?;
                 }
                 if !unused.macros.is_empty() {
                     let names = String::from_utf8_lossy(&unused.macros.join(&b", "[..])).into_owned();
-                    write!(f, ", apart from the values of {names}, which nothing uses")?;
+                    write!(f, ", leaving out the values of {names}")?;
                 }
                 Ok(())
             }

@@ -428,8 +428,13 @@ impl<'w> View<'w> {
         self.place.write(path, &mut self.name);
         let status = self.world.status(&self.name, &mut self.files).ok()?;
         let is_source = status.kind().is_plain() && status.size <= LONGEST_HEADER;
-        let read = || std::fs::read(std::ffi::OsStr::from_bytes(&self.name)).ok();
-        is_source.then(read)?
+        let read = || -> io::Result<Bytes> {
+            let mut bytes = Bytes::new();
+            let file = File::from(fs::open(self.name.as_slice(), READ, Mode::empty())?);
+            io::Read::read_to_end(&mut Advancing(&file), &mut bytes)?;
+            Ok(bytes)
+        };
+        is_source.then(|| read().ok())?
     }
 
     /// The words of a source, unless it is very large, or cannot be read.

@@ -245,7 +245,10 @@ impl Action {
                 bases,
                 declared: None,
                 prints: outputs::prints(&line),
-                words: macros::only_used_count(&line, &expanded).then_some(expanded),
+                words: match call.known_folders {
+                    [] => None,
+                    _ => macros::only_used_count(&line, &expanded).then_some(expanded),
+                },
             },
         })
     }
@@ -531,7 +534,7 @@ fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[
 
 /// Options by which a compiler searches a folder for headers. If there is no such folder, they have no effect.
 const SEARCHING: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
-/// Options by which it tells of all folders, or of its command line.
+/// Options that print or record the folders of the command line.
 const TELLING_ALL: [&[u8]; 6] = [
     b"-v",
     b"-H",
