@@ -106,7 +106,7 @@ fn a_frame_of_the_cap_is_taken() {
     peer.define(9, ["LONG=short"]);
     assert_eq!(peer.run(&shell("echo $LONG").env(9)).text(), "short\n");
     let engine = peer.pid;
-    wait_until("the memory is given back", || process::resident(engine) < 16 << 10);
+    wait_until("the memory is given back", || process::resident(engine) < 8 << 10);
 }
 
 /// The longest input is accepted. One byte more ends the connection.

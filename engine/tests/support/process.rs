@@ -88,10 +88,10 @@ pub fn field(status: &str, name: &str) -> String {
     line.unwrap_or_else(|| panic!("{name} in {status}")).trim().to_owned()
 }
 
-/// Resident memory in KiB.
+/// Resident memory in KiB, without the pages of the program: those depend on how it was built.
 #[track_caller]
 pub fn resident(pid: i32) -> u64 {
-    status(pid, "VmRSS").trim_end_matches(" kB").parse().unwrap()
+    status(pid, "RssAnon").trim_end_matches(" kB").parse().unwrap()
 }
 
 /// Open descriptors.

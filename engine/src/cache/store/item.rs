@@ -210,7 +210,7 @@ pub struct Frames<'a> {
     at: usize,
     /// Where the last complete frame ended.
     pub end: usize,
-    /// Whether something was skipped.
+    /// Whether something was skipped, other than the beginning of a last frame: a process was killed while it wrote that.
     pub damaged: bool,
 }
 
@@ -234,6 +234,16 @@ impl<'a> Frames<'a> {
         (rest[8..HEAD] == check(payload)).then_some(payload)
     }
 
+    /// Whether the rest is the beginning of a frame. Nobody was told that it is written.
+    fn is_begun(&self) -> bool {
+        let rest = &self.bytes[self.at..];
+        let Some(length) = rest.get(4..8).and_then(|length| length.try_into().ok()) else {
+            return MARK.starts_with(&rest[..rest.len().min(MARK.len())]);
+        };
+        let length = u32::from_le_bytes(length) as usize;
+        rest.starts_with(&MARK) && length <= LARGEST_FRAME && rest.len() < HEAD + length
+    }
+
     fn next_mark(&self) -> usize {
         let after = (self.at + 1).min(self.bytes.len());
         let found = self.bytes[after..].windows(MARK.len()).position(|bytes| bytes == MARK);
@@ -247,11 +257,12 @@ impl<'a> Iterator for Frames<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         while self.at < self.bytes.len() {
             if let Some(payload) = self.whole() {
+                self.damaged |= self.at > self.end;
                 self.at += HEAD + payload.len();
                 self.end = self.at;
                 return Some(payload);
             }
-            self.damaged = true;
+            self.damaged |= !self.is_begun();
             self.at = self.next_mark();
         }
         None
@@ -326,6 +337,24 @@ mod tests {
             assert_eq!(found.len(), all().len() - 1, "bit {bit}");
             assert!(found.iter().all(|item| all().contains(item)));
         }
+    }
+
+    fn is_damaged(bytes: &[u8]) -> bool {
+        let mut frames = Frames::new(bytes);
+        frames.by_ref().for_each(drop);
+        frames.damaged
+    }
+
+    #[test]
+    fn a_last_frame_that_was_not_written_completely_is_no_damage() {
+        let bytes = framed(&all());
+        for length in 0..bytes.len() {
+            assert!(!is_damaged(&bytes[..length]), "{length} bytes");
+        }
+        let cut = &bytes[..bytes.len() - 1];
+        assert!(is_damaged(&[cut, &bytes].concat()), "another frame follows");
+        assert!(is_damaged(&[&bytes, &[0; 3][..]].concat()), "not of a frame");
+        assert!(is_damaged(&bytes[1..]));
     }
 
     #[test]
