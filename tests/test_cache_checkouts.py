@@ -134,6 +134,68 @@ def test_a_base_folder_does_the_same(cc: str, lab: Lab) -> None:
 
 
 @each
+@pytest.mark.parametrize(
+	"line",
+	[
+		"-g -MD -ffile-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o TOP/build/x.o",
+		"-g -ffile-prefix-map=TOP/= -I../inc -c TOP/src/x.c -o x.o",
+		"-O2 -fmacro-prefix-map=TOP=. -fdebug-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
+		"-g -fdebug-prefix-map=TOP=/usr/src -I../inc -c ../src/x.c -o x.o",
+		"-g -ffile-prefix-map=TOP/inc=inc -ffile-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
+	],
+)
+def test_the_maps_of_a_command_line_are_enough(cc: str, line: str, lab: Lab) -> None:
+	"""Distributions build so: what has a map of its own for the checkout is shared without any setting."""
+	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	line = f"{cc} {line}"
+	until_shared(lab, line, CHECKOUTS[0], "build", maps="")
+	assert share(lab, line, CHECKOUTS[1], "build", maps="").startswith("hit")
+	lab.write(f"{CHECKOUTS[1]}/inc/x.h", "#define X 2\n")
+	assert share(lab, line, CHECKOUTS[1], "build", maps="").startswith("miss")
+
+
+@each
+@pytest.mark.parametrize(
+	"line",
+	[
+		"-g -fdebug-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
+		"-O2 -fmacro-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
+		"-g -ffile-prefix-map=TOP/inc=. -ITOP/inc -c TOP/src/x.c -o x.o",
+		"-g -ffile-prefix-map=TOP=. -ffile-prefix-map=TOP/src/=TOP/ -ITOP/inc -c TOP/src/x.c -o x.o",
+		"-g -ffile-prefix-map=TOP/src/../=. -I../inc -c ../src/x.c -o x.o",
+		"@words -c -o x.o",
+	],
+)
+def test_maps_that_leave_something_out(cc: str, line: str, lab: Lab) -> None:
+	"""
+	A map does not reach all that a compiler writes, or writes the name anew; or a file of options names the checkout.
+
+	That hits in its own checkout only.
+	"""
+	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	for checkout in CHECKOUTS:
+		top = lab.folder / checkout
+		lab.write(f"{checkout}/build/words", f"-g -ffile-prefix-map={top}=. -I{top}/inc {top}/src/x.c\n")
+	until_shared(lab, f"{cc} {line}", CHECKOUTS[0], "build", maps="")
+	assert share(lab, f"{cc} {line}", CHECKOUTS[1], "build", maps="").startswith("miss")
+	assert share(lab, f"{cc} {line}", CHECKOUTS[0], "build", maps="").startswith("hit")
+
+
+@each
+@pytest.mark.parametrize("large", ["", "char large[70000] = {1};\n"])
+def test_a_result_that_names_its_checkout(cc: str, large: str, lab: Lab) -> None:
+	"""With the switch, too, a folder in a macro is in the result. It is a hit where the folder has the same name."""
+	make_checkouts(lab, src__x_c=TELLING + "const char *root = ROOT;\n" + large, inc__x_h="#define X 1\n")
+	line = f"""{cc} -g -DROOT="TOP" -ITOP/inc -c TOP/src/x.c -o x.o"""
+	for checkout in CHECKOUTS:
+		assert share(lab, line, checkout, "build", **SHARED).startswith("miss")
+		until_shared(lab, line, checkout, "build", **SHARED)
+	lab.write(f"{CHECKOUTS[0]}/inc/x.h", f'#define X (sizeof "{lab.folder / CHECKOUTS[0]}")\n')
+	line = line.replace(' -DROOT="TOP"', " -DROOT=__FILE__")
+	until_shared(lab, line, CHECKOUTS[0], "build", **SHARED)
+
+
+@each
 def test_what_tells_no_folder_is_left_as_it_is(cc: str, lab: Lab) -> None:
 	"""A command whose result names no folder gets no map, so its entry is the one of those who share nothing."""
 	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")

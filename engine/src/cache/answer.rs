@@ -17,6 +17,7 @@ use std::time::Instant;
 use super::compiler::action::{Action, Call, Knowledge};
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
+use super::compiler::sharing::may_map;
 use super::explain::Reasons;
 use super::lookup::claim::Claim;
 use super::lookup::destination::{freshen, Destination, Folders};
@@ -419,11 +420,12 @@ impl Cache {
         Some(Answer::Miss(Box::new(ticket)))
     }
 
-    /// Adds prefix maps to the command line, if the client wants to share what its checkout makes, and what the command makes
-    /// would name the checkout.
+    /// Finds the folders whose names the command leaves out of what it makes. Adds prefix maps to its command line, if the
+    /// client wants to share what its checkout makes, and what the command makes would name the checkout.
     fn share_checkout(&self, question: &mut Question, file_view: &mut FileView) {
         let wishes = question.wishes.clone();
-        if question.is_mapped || !wishes.share_checkouts && wishes.bases.is_empty() {
+        let asks = wishes.share_checkouts || !wishes.bases.is_empty();
+        if question.is_mapped || !asks && !question.argv.iter().any(may_map) {
             return;
         }
         let Some((program, real)) = find_program(question, file_view, &self.world) else {

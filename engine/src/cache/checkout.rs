@@ -73,20 +73,20 @@ pub struct Checkouts {
 }
 
 impl Checkouts {
-    /// What lets a command share its result. `None` if nothing is set that asks for it, or if the command is not understood.
-    /// `bases` are those that were set.
+    /// What lets a command share its result. If nothing is set that asks for it, only its own maps can do so. `None` if nothing
+    /// does, or if the command is not understood. `bases` are those that were set.
     pub fn share(&self, call: &Call, bases: &[Bytes], share_checkouts: bool) -> Option<Shared> {
-        if !share_checkouts && bases.is_empty() {
-            return None;
-        }
-        let roots = |folder: &[u8], paths: &[&[u8]]| self.roots(folder, paths, bases, share_checkouts);
-        call.share(roots, |compiler, assembles| {
+        let maps = |compiler, assembles| {
             let mapping = self.mapping(compiler, call.real);
             match assembles {
                 true => mapping.assembled,
                 false => mapping.compiled,
             }
-        })
+        };
+        if !share_checkouts && bases.is_empty() {
+            return call.share_as_mapped(maps);
+        }
+        call.share(|folder, paths| self.roots(folder, paths, bases, share_checkouts), maps)
     }
 
     /// The folders that a command may leave out, each once, in an order that does not depend on their names. The first of its

@@ -107,6 +107,8 @@ struct CollectedOutput {
     content: OutputContent,
     size: u64,
     is_program: bool,
+    /// It contains the name of a base.
+    tells_base: bool,
 }
 
 enum OutputContent {
@@ -258,13 +260,6 @@ impl Cache {
                 return Err(UnstoredReason::InputsChanged.into());
             }
         }
-        let variables = [(!is_silent, TERMINAL), (named.base, BASES)];
-        for (_, name) in variables.into_iter().filter(|(counts, _)| *counts) {
-            found.facts.push(Fact::Variable {
-                name: name.to_vec(),
-                value: environment.value(name).map(<[u8]>::to_vec),
-            });
-        }
         if !is_compiler {
             let mut all = found.outputs.iter();
             all.try_for_each(|made| require_usual_rights(made.kind, &place.absolute(&made.path), question.umask))?;
@@ -280,6 +275,15 @@ impl Cache {
         if let Some((_, output)) = foretold.find(|(number, output)| output.certain && lacks(*number)) {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
             return Err(Unkept::new(UnstoredReason::LacksForetold, words));
+        }
+        let tells_base = named.base || outputs.iter().any(|output| output.tells_base);
+        let tells_base = tells_base && !found.facts.iter().any(Fact::is_about_bases);
+        let variables = [(!is_silent, TERMINAL), (tells_base, BASES)];
+        for (_, name) in variables.into_iter().filter(|(counts, _)| *counts) {
+            found.facts.push(Fact::Variable {
+                name: name.to_vec(),
+                value: environment.value(name).map(<[u8]>::to_vec),
+            });
         }
         let inputs = question
             .inputs
@@ -373,7 +377,8 @@ impl Cache {
             return Err(UnstoredReason::NoPlainFile.into());
         }
         let role = number.map(|number| knows.outputs[number].role);
-        let (content, size) = self.collect_file(FilePath::new(OsStr::from_bytes(&path)), role, ticket, knows)?;
+        let (content, size, tells_base) =
+            self.collect_file(FilePath::new(OsStr::from_bytes(&path)), role, ticket, knows)?;
         let named = number.and_then(|number| ticket.action.knows.outputs.get(number));
         Ok(CollectedOutput {
             // It may have been made elsewhere.
@@ -385,26 +390,26 @@ impl Cache {
             content,
             size,
             is_program: made.kind == Kind::Program,
+            tells_base,
         })
     }
 
+    /// Its content and size, and whether it contains the name of a base.
     fn collect_file(
         &self,
         path: &FilePath,
         role: Option<Role>,
         ticket: &Ticket,
         knows: &Known,
-    ) -> Result<(OutputContent, u64), Unkept> {
+    ) -> Result<(OutputContent, u64, bool), Unkept> {
         let failed = |error| failed(&format!("read {}", path.display()), &error);
         let file = open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
         if role != Some(Role::Dependencies) && size > SMALL {
-            if !knows.is_searched && search::holds_any(&file, &knows.bases).map_err(failed)? {
-                return Err(tells_base(path));
-            }
+            let tells_base = !knows.is_searched && search::holds_any(&file, &knows.bases).map_err(failed)?;
             (&file).rewind().map_err(failed)?;
             let digest = self.store.put_file(&file).map_err(failed)?;
-            return Ok((OutputContent::Stored(digest), size));
+            return Ok((OutputContent::Stored(digest), size, tells_base));
         }
         let bytes = read(&file).map_err(failed)?;
         if role == Some(Role::Dependencies) {
@@ -417,19 +422,12 @@ impl Cache {
                 let words = format!("{} is not laid out as expected", path.display());
                 Unkept::new(UnstoredReason::OwnNames, words)
             })?;
-            return Ok((OutputContent::Bytes(neutral), size));
+            return Ok((OutputContent::Bytes(neutral), size, false));
         }
-        if !knows.is_searched && knows.bases.iter().any(|base| neutral::holds(&bytes, base)) {
-            return Err(tells_base(path));
-        }
+        let tells_base = !knows.is_searched && knows.bases.iter().any(|base| neutral::holds(&bytes, base));
         let size = bytes.len() as u64;
-        Ok((OutputContent::Bytes(bytes), size))
+        Ok((OutputContent::Bytes(bytes), size, tells_base))
     }
-}
-
-fn tells_base(path: &FilePath) -> Unkept {
-    let words = format!("{} holds the name of the base folder", path.display());
-    Unkept::new(UnstoredReason::TellsBase, words)
 }
 
 /// Opens an output of a command.

@@ -438,7 +438,7 @@ fn shown_name(name: &[u8]) -> std::borrow::Cow<'_, str> {
     match name {
         PROCESSOR => "the processor".into(),
         LIBC => "what the C library is told".into(),
-        BASES => "the checkout's folder, which a source names,".into(),
+        BASES => "the checkout's folder, which a source or the result names,".into(),
         name => String::from_utf8_lossy(name),
     }
 }

@@ -93,7 +93,7 @@ pub struct Knowledge {
     /// The folder into which it may write modules (`.mod`, `.smod`), whose names only the source says.
     pub modules: Option<Bytes>,
     /// The bases whose names the key leaves out. They are replaced in dependency files and diagnostics, and the command's
-    /// folder counts as one in a base. If any other output contains one of them, the result is not stored.
+    /// folder counts as one in a base. If any other output contains one of them, all of them are a fact.
     pub bases: Vec<Bytes>,
     /// Its result may contain the name of the folder in which it ran. Compilers ask for the folder, or for `PWD`, even if
     /// they do not print it.
@@ -354,6 +354,25 @@ impl Call<'_> {
         argv.splice(at..at, words);
         Some(Shared {
             argv: Some(argv.iter().map(Vec::as_slice).collect()),
+            bases: folders.clone(),
+            known_folders: folders,
+        })
+    }
+
+    /// The folders for which the command line itself has maps. `None` if there are none, or if it is not understood.
+    pub fn share_as_mapped(&self, maps: impl Fn(Compiler, bool) -> bool) -> Option<Shared> {
+        if !self.argv.iter().any(sharing::may_map) {
+            return None;
+        }
+        let read = |name: &[u8]| self.read(name);
+        let (_, line, _) = understand(self, &read).ok()?;
+        if line.language.is_assembler() && !maps(line.compiler, true) {
+            return None;
+        }
+        let folders = sharing::mapped_folders(&line);
+        let is_shared = !sharing::bases(&line, self.told_folder(&line), &folders).is_empty();
+        is_shared.then(|| Shared {
+            argv: None,
             bases: folders.clone(),
             known_folders: folders,
         })

@@ -15,7 +15,7 @@ use super::neutral;
 use super::options::{Map, Stage};
 use super::outputs::{self, Prints};
 use crate::bytes::path_text;
-use crate::facts::path::{is_beside, MOST_BASES};
+use crate::facts::path::{is_beside, lexically_normal, MOST_BASES};
 use crate::observe::access::Bytes;
 
 /// Stands for a base in a key, before its number. No argument contains a zero byte.
@@ -228,6 +228,24 @@ pub fn bases(line: &Line, folder: &[u8], given: &[Bytes]) -> Vec<Bytes> {
         }
     }
     bases
+}
+
+/// Whether the word may be a map, or may hold some: it names a file of further words.
+pub fn may_map(word: &[u8]) -> bool {
+    word.starts_with(b"@") || memmem::find(word, b"-prefix-map=").is_some()
+}
+
+/// The folders for which the command line has maps, in its order.
+pub fn mapped_folders(line: &Line) -> Vec<Bytes> {
+    let mut folders: Vec<Bytes> = Vec::new();
+    for (_, map) in maps(line) {
+        let folder = old_part(map).map_or(&[][..], |old| old.strip_suffix(b"/").unwrap_or(old));
+        let is_folder = folder.starts_with(b"/") && lexically_normal(folder) == folder;
+        if is_folder && !folders.iter().any(|known| known == folder) {
+            folders.push(folder.to_vec());
+        }
+    }
+    folders
 }
 
 /// How the names of bases begin with each other, which decides which map a path gets. Bases that do not are not in the list.
