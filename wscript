@@ -37,6 +37,13 @@ and docs/start.md goes on from there.
 Other sizes, compilers and contenders: utils/bench.py --help
 """
 
+# settings of cargo for our own crates, where they are tested
+UNOPTIMIZED = tuple(
+	"profile.release.package.%s.%s" % (crate, setting)
+	for crate in ("wafengine", "wafengine-fuzz")
+	for setting in ("opt-level=0", "codegen-units=256", "debug-assertions=true", "overflow-checks=true")
+)
+
 FUZZING = 3  # seconds for each decoder
 PATIENCE = 1800  # seconds for the root folder of another release, which comes from the network
 THOROUGH = ("fuzz", "pypy", "systems")  # steps that are left for --all and for CI
@@ -333,9 +340,19 @@ class Check:
 		return {"RUSTC_WORKSPACE_WRAPPER": os.path.join(self.root, "engine", "lint"), "PATH": search}
 
 	def build_programs(self, arguments, **more):
-		"""The programs that cargo makes with these arguments, and what they were made of."""
-		command = [self.bootstrap.find_cargo() or "cargo", *arguments, "--message-format=json-render-diagnostics"]
-		folder, environ = os.path.join(self.root, "engine"), dict(self.environ, **more)
+		"""
+		The programs that cargo makes with these arguments, and what they were made of.
+
+		They are compiled quickly, with all checks, and use the crates that were compiled for the engine itself. They have a
+		folder of their own, beside the engine that people use.
+		"""
+		ours = ["--release", *(x for setting in UNOPTIMIZED for x in ("--config", setting))]
+		command = [self.bootstrap.find_cargo() or "cargo", *arguments, *ours, "--message-format=json-render-diagnostics"]
+		folder = os.path.join(self.root, "engine")
+		target = self.environ.get("CARGO_TARGET_DIR") or os.path.join(folder, "target")
+		# cargo before 1.91 knows no second folder, and compiles the crates again
+		folders = {"CARGO_BUILD_BUILD_DIR": target, "CARGO_TARGET_DIR": os.path.join(target, "check")}
+		environ = dict(self.environ, **folders, **more)
 		built = subprocess.run(command, cwd=folder, env=environ, stdout=subprocess.PIPE, check=False)
 		if built.returncode:
 			raise Failed("cargo %s ended with status %d" % (arguments[0], built.returncode))

@@ -126,7 +126,8 @@ class Configured(Kind):
 		flags = [word for flag in self.rng.sample(known, self.rng.randint(0, 4)) for word in flag.split()]
 		compiler = self.rng.choice(self.project.compilers)
 		words = (compiler, "-ffile-prefix-map={cwd}=.", "-I.", *flags, "-c", "{cwd}/src/g.c", "-o", "{output}")
-		return Special(words, "a.o", {"WAFCC_BASEDIR": "{cwd}"}, self.rng.choice(CHECKOUTS))
+		env = {"WAFCC_BASEDIR": "{cwd}"} if self.rng.random() < 0.5 else {}
+		return Special(words, "a.o", env, self.rng.choice(CHECKOUTS))
 
 
 def in_capitals(path: pathlib.Path) -> str:

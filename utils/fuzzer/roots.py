@@ -75,7 +75,8 @@ class Checkouts(Kind):
 		source = "{cwd}/" + self.rng.choice(SOURCES)
 		include = ("-include", BUILD + "/inc/made.h") if self.rng.random() < 0.5 else ()
 		words = (compiler, *maps, *flags, *include, "-c", source, "-o", "{cwd}/a.o")
-		return Special(words, "a.o", {"WAFCC_BASEDIR": ":".join(bases)}, self.rng.choice(CHECKOUTS), (), False, folder)
+		env = {"WAFCC_BASEDIR": ":".join(bases)} if self.rng.random() < 0.5 else {}
+		return Special(words, "a.o", env, self.rng.choice(CHECKOUTS), (), False, folder)
 
 	def choose(self) -> Special:
 		chosen = super().choose()

@@ -75,7 +75,7 @@ class Fuzzer:
 		cwd = str(self.root / command.checkout)
 		env = {name: value.replace("{cwd}", cwd) for name, value in command.env.items()}
 		# with this option of its own, the command runs as it is: without it, the engine would add one
-		if is_cached and any(word.startswith("-ffile-prefix-map=") for word in argv):
+		if is_cached and any(word.startswith("-ffile-prefix-map=") for word in argv) and self.rng.random() < 0.5:
 			env.setdefault("WAFCC_BASEDIR", cwd)
 		return subprocess.Popen(
 			[self.wafcc, *command.options, *argv] if is_cached else argv,
