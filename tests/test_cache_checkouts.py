@@ -688,7 +688,7 @@ COMMENTED = "/* Generated from TOP/src/p.asn1 */\n#include <stddef.h> // for TOP
 
 
 @each
-@pytest.mark.parametrize("settings", [SHARED, {"WAFCC_BASEDIR": "TOP"}])
+@pytest.mark.parametrize("settings", [{}, SHARED, {"WAFCC_BASEDIR": "TOP"}], ids=["plain", "switch", "base"])
 def test_a_compile_with_relative_names(cc: str, settings: Dict[str, str], lab: Lab) -> None:
 	"""It needs no map, and what it reads may name its checkout all the same."""
 	make_checkouts(lab, src__x_c='#include "config.h"\n#include "p.tab.h"\n#include "made.h"\nint f = 1;\n')

@@ -68,6 +68,8 @@ pub struct Question {
     /// When the question was asked, or was asked again after it had waited.
     pub arrived: Instant,
     pub wishes: Arc<Wishes>,
+    /// The folders that were found for the command, and that its files may name. `None` until they are looked for.
+    pub known_folders: Option<Arc<[Bytes]>>,
     /// The client wants to know what the command depends on.
     pub inputs: bool,
     /// The caller asks a second time, without this flag, if the cache does not know the command.
@@ -87,8 +89,6 @@ pub struct Wishes {
     pub recache: bool,
     /// Folders of checkouts, whose names keys and results may leave out.
     pub bases: Vec<Bytes>,
-    /// Those that were found for a command and that its files may name.
-    pub known_folders: Vec<Bytes>,
     /// The folder of the checkout is one of the bases.
     pub share_checkouts: bool,
     /// Entries of one namespace are not found in another.
@@ -110,7 +110,11 @@ impl Question {
 
     pub(super) fn place(&self, knows: &Knowledge) -> Place {
         let place = Place::new(&self.folder, knows.bases.iter().map(Vec::as_slice));
-        place.with_known_folders(&self.wishes.known_folders)
+        place.with_known_folders(self.known_folders())
+    }
+
+    pub(super) fn known_folders(&self) -> &[Bytes] {
+        self.known_folders.as_deref().unwrap_or_default()
     }
 
     /// The environment's variables, and pseudo-variables for everything else that facts may name.
@@ -420,28 +424,47 @@ impl Cache {
         Some(Answer::Miss(Box::new(ticket)))
     }
 
-    /// Finds the folders whose names the command leaves out of what it makes. Adds prefix maps to its command line, if the
-    /// client wants to share what its checkout makes, and what the command makes would name the checkout.
+    /// Finds the folders whose names the command leaves out of what it makes, and those that its files may name. Adds prefix
+    /// maps to its command line, if the client wants to share what its checkout makes, and what the command makes would name
+    /// the checkout.
     fn share_checkout(&self, question: &mut Question, file_view: &mut FileView) {
-        let wishes = question.wishes.clone();
-        let asks = wishes.share_checkouts || !wishes.bases.is_empty();
-        if question.is_mapped || !asks && !question.argv.iter().any(may_map) {
+        if question.known_folders.is_some() {
             return;
         }
-        let Some((program, real)) = find_program(question, file_view, &self.world) else {
+        let wishes = question.wishes.clone();
+        let asks = wishes.share_checkouts || !wishes.bases.is_empty();
+        let mut shared = None;
+        if asks || question.argv.iter().any(may_map) {
+            if let Some((program, real)) = find_program(question, file_view, &self.world) {
+                let call = call(question, &question.argv, &program, &real);
+                shared = self.checkouts.share(&call, &wishes.bases, wishes.share_checkouts);
+            }
+        }
+        let Some(shared) = shared else {
+            if asks {
+                let bases = Vec::new();
+                question.wishes = Arc::new(Wishes {
+                    bases,
+                    ..(*wishes).clone()
+                });
+            }
+            // A test of configuring reads nothing that was generated, and has a folder of its own.
+            let is_of_configure = is_of_configure(&question.folder, &question.argv);
+            let around = (!is_of_configure).then(|| self.checkouts.around(&question.folder));
+            question.known_folders = Some(around.flatten().into_iter().collect());
             return;
         };
-        let call = call(question, &question.argv, &program, &real);
-        let shared = self.checkouts.share(&call, &wishes.bases, wishes.share_checkouts);
-        let shared = shared.unwrap_or_default();
         if let Some(argv) = shared.argv {
             question.argv = argv;
             question.is_mapped = true;
         }
-        if shared.bases != wishes.bases || shared.known_folders != wishes.known_folders {
-            let mut wishes = (*wishes).clone();
-            (wishes.bases, wishes.known_folders) = (shared.bases, shared.known_folders);
-            question.wishes = Arc::new(wishes);
+        question.known_folders = Some(shared.known_folders.into());
+        if shared.bases != wishes.bases {
+            let bases = shared.bases;
+            question.wishes = Arc::new(Wishes {
+                bases,
+                ..(*wishes).clone()
+            });
         }
     }
 
@@ -716,7 +739,7 @@ fn call<'a>(question: &'a Question, argv: &'a Strings, program: &'a FilePath, re
         program,
         real,
         bases: &question.wishes.bases,
-        known_folders: &question.wishes.known_folders,
+        known_folders: question.known_folders(),
         by_facts: question.by_facts,
     }
 }

@@ -89,6 +89,11 @@ impl Checkouts {
         call.share(|folder, paths| self.roots(folder, paths, bases, share_checkouts), maps)
     }
 
+    /// The checkout of a folder.
+    pub fn around(&self, folder: &[u8]) -> Option<Bytes> {
+        remembered(&self.folders, folder, checkout::find)
+    }
+
     /// The folders that a command may leave out, each once, in an order that does not depend on their names. The first of its
     /// paths is the source.
     fn roots(&self, folder: &[u8], paths: &[&[u8]], bases: &[Bytes], share_checkouts: bool) -> Vec<Root> {
@@ -116,7 +121,7 @@ impl Checkouts {
     /// If the command's source is not in the checkout in which the command runs, the source's checkout is meant. If a source
     /// is in no checkout, because it was generated into the build, its other paths tell.
     fn surroundings(&self, folder: &[u8], paths: &[&[u8]]) -> (Option<Bytes>, Vec<(Bytes, &'static str)>) {
-        let own = remembered(&self.folders, folder, checkout::find);
+        let own = self.around(folder);
         let absolute = |path: &&[u8]| match path.starts_with(b"/") {
             true => lexically_normal(path),
             false => lexically_normal(&[folder, path].join(&b'/')),
@@ -128,7 +133,7 @@ impl Checkouts {
         }
         let checkout_of = |path: Bytes| {
             let above = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-            remembered(&self.folders, &path[..above.max(1)], checkout::find)
+            self.around(&path[..above.max(1)])
         };
         let told = if own.is_some() { &paths[..1] } else { paths };
         let Some(theirs) = told.iter().map(absolute).find_map(checkout_of) else {

@@ -220,7 +220,7 @@ fn place_of(other: &Explanation, question: &Question, bases: &[Vec<u8>]) -> Opti
     };
     let all_moved = |bases: &[Vec<u8>]| bases.iter().map(|base| moved(shown(base))).collect::<Option<Vec<_>>>();
     let bases = all_moved(bases)?;
-    let known = all_moved(&question.wishes.known_folders).unwrap_or_default();
+    let known = all_moved(question.known_folders()).unwrap_or_default();
     let place = Place::new(other.folder.as_bytes(), bases.iter().map(Vec::as_slice));
     Some(place.with_known_folders(&known))
 }

@@ -168,6 +168,7 @@ impl Question {
             input: self.input,
             circumstances: self.circumstances.clone(),
             wishes: self.wishes.clone(),
+            known_folders: self.known_folders.clone(),
             inputs: false,
             only_known: false,
             searched: None,

@@ -16,10 +16,18 @@ use super::Analysis;
 use crate::bytes::digest::Digest;
 use crate::facts::definitions::{as_name, find_unused, Unused};
 use crate::facts::fact::Fact;
-use crate::facts::path::Path;
+use crate::facts::path::{below, Path, Root};
 use crate::facts::words::{can_be_composed, can_end, Vocabulary};
 use crate::facts::world::Form;
 use crate::observe::access::Bytes;
+
+/// Whether a file may be one of a build. Headers of the system name no checkout, and there are many.
+fn is_near(paths: &[Path], folders: &[Bytes]) -> bool {
+    let is_in_one = |path: &Path| folders.iter().any(|folder| below(folder, &path.rest).is_some());
+    paths
+        .iter()
+        .any(|path| path.root != Root::Absolute || is_in_one(path))
+}
 
 /// The paths by which files of each content were read.
 pub(super) type Read = BTreeMap<Digest, Vec<Path>>;
@@ -33,7 +41,7 @@ impl Analysis<'_, '_, '_> {
         };
         let in_names: Arc<[Bytes]> = folders.iter().map(|folder| as_name(folder)).collect();
         let mut headers = Vec::new();
-        for (digest, paths) in read {
+        for (digest, paths) in read.iter().filter(|(_, paths)| is_near(paths, &folders)) {
             let (view, path) = (&mut *self.view, &paths[0]);
             if view.names_any(path, Form::AsItIs, &folders) || view.names_any(path, Form::AsMacro, &in_names) {
                 let unused = self.unused_of(*digest, paths, &folders);
