@@ -109,6 +109,14 @@ def test_the_line_has_only_what_is_known(counts: Any, expected: str) -> None:
 	assert summary.describe(*counts) == expected
 
 
+def test_compiles_that_began_after_their_headers_have_a_line() -> None:
+	"""It says how many there were, and what that saved."""
+	assert summary.describe_begun(summary.Counts(3, misses=3)) == ""
+	one, many = summary.Counts(3, misses=3, begun=1, gained=0.81), summary.Counts(20, misses=12, begun=12, gained=9.4)
+	assert summary.describe_begun(one) == "wafcc: 1 compile began after its headers: about 810 ms saved"
+	assert summary.describe_begun(many) == "wafcc: 12 compiles began after their headers: about 9.4 s saved"
+
+
 def test_what_parking_saved_is_not_told_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 	"""If the engine also ran commands of others, it is not known which of them were parked."""
 	before = summary.Parking(10, 4, 0.1)

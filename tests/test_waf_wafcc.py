@@ -1,10 +1,12 @@
 """Builds with the tool wafcc: what comes from the cache, what runs again, and the same results as with stock Waf."""
 
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import time
 from typing import Any, Dict, List, Set
 
 import pytest
@@ -662,3 +664,32 @@ def test_the_playground_works(waf: Any, tmp_path: pathlib.Path, engine: str) -> 
 	assert {second[name] for name in ("main.cpp", "build/messages.h", "messages.txt")} == {"hit"}
 	assert build.say("greet") == "hello, good bye"
 	assert build.ask() == {}
+
+
+HEADERS = "#include <iostream>\n#include <map>\n#include <string>\n"
+
+
+def test_the_line_tells_of_compiles_that_began_after_their_headers(waf: Any, project: Any, engine: str) -> None:
+	"""From the third compile of an edited source on, with `preambles`, the last line but one says what that saved."""
+	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+	made = Build(waf, project({**PROJECT, "main.cpp": HEADERS + PROJECT["main.cpp"]}))
+	subprocess.run([wafcc, "--set-config", "preambles=1G"], check=True)
+	made.configure()
+	assert "began after" not in made.run().stderr
+
+	def edit(number: int) -> str:
+		made.write("main.cpp", HEADERS + PROJECT["main.cpp"] + "int edited = %d;\n" % number)
+		done = made.run()
+		return str(done.stdout + done.stderr)
+
+	assert "began after" not in edit(1)
+	deadline = time.monotonic() + 60
+	while True:
+		told = subprocess.run([wafcc, "--show-stats", "--json"], stdout=subprocess.PIPE, check=True).stdout
+		preambles = json.loads(told)["preambles"]
+		if preambles["made"]:
+			break
+		assert time.monotonic() < deadline and not preambles["refused"], preambles
+		time.sleep(0.1)
+	assert re.search(r"^wafcc: 1 compile began after its headers: about [\d.]+ m?s saved$", edit(2), re.M)
+	assert made.say() == "1 2 2"

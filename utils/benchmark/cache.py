@@ -61,6 +61,10 @@ class CompilerCache:
 		"""How often it has prepared for a source that is edited; None if it does no such thing."""
 		return None
 
+	def told(self) -> str:
+		"""What came of that so far; empty if it does no such thing."""
+		return ""
+
 	def ask(self, *args: str) -> str:
 		"""The output of its own command line."""
 		env = dict(self.base, **self.environment)
@@ -193,6 +197,12 @@ class Learning(Wafcc):
 	def lessons(self) -> int:
 		told = self.counts()["preambles"]
 		return int(told["made"]) + sum(map(int, told["refused"].values()))
+
+	def told(self) -> str:
+		told = self.counts()["preambles"]
+		parts = ["%d preambles, %d compiles began after one" % (told["made"], told["used"])]
+		parts += ["%d refused: %s" % (count, why) for why, count in sorted(told["refused"].items())]
+		return "; ".join(parts)
 
 
 class EngineCache(Wafcc):

@@ -54,6 +54,9 @@ class Edits:
 					sums["processor"] += reading.used.user + reading.used.system
 			run.results.append(("", {name: value / (self.count * MEASURED) for name, value in sums.items()}))
 			self.compare()
+			told = run.cache.told() if run.cache else ""
+			if told:
+				run.settings["notes"]["edit, %s" % run.lane.contender.name] = told
 		finally:
 			self.restore()
 

@@ -159,6 +159,8 @@ class Told(NamedTuple):
 	unstored_words: str = ""
 	processor: int = 0
 	"""For a hit: the processor time that the command took when it ran, in microseconds."""
+	saved: int = 0
+	"""For a miss: the processor time in microseconds that it did not take because it began after its headers."""
 
 	def show(self) -> str:
 		"""Both reasons for people; nothing of a hit."""
@@ -326,7 +328,6 @@ _WELCOME = struct.Struct("<HII")
 _OUTPUT = struct.Struct("<IB")
 _TOLD = struct.Struct("<IB")
 _REASON = struct.Struct("<BI")
-_U8 = struct.Struct("<B")
 _U64 = struct.Struct("<Q")
 _INPUTS = struct.Struct("<IIII")
 RESULT_SIZE = 32
@@ -439,11 +440,13 @@ def _decode_told(frame: bytes) -> Told:
 	if known == UNCACHED:
 		return Told(number, known, why, _decode_words(_rest_text(frame, start - 4)))
 	words = _decode_words(frame[start : start + size])
-	(unstored,) = _U8.unpack_from(frame, start + size)
-	unstored_words = _decode_words(_rest_text(frame, start + size + 1))
+	unstored, more = _REASON.unpack_from(frame, start + size)
+	start += size + _REASON.size
+	unstored_words = _decode_words(frame[start : start + more])
 	if unstored_words and not unstored:
 		raise ProtocolError("words why nothing was stored, without a reason")
-	return Told(number, known, why, words, unstored, unstored_words)
+	(saved,) = _U64.unpack(frame[start + more :])
+	return Told(number, known, why, words, unstored, unstored_words, saved=saved)
 
 
 def _decode_words(words: bytes) -> str:

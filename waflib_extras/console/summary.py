@@ -127,6 +127,10 @@ class Counts(NamedTuple):
 	"""Misses whose results were not stored."""
 	saved: float = 0.0
 	"""The processor time, in seconds, that the commands of hits took when they ran."""
+	begun: int = 0
+	"""Misses whose compiles began after their headers."""
+	gained: float = 0.0
+	"""The processor time, in seconds, that they saved by that."""
 	own: int = 0
 	"""Commands that have run Waf's own way. They are not among those that have ended in the engine."""
 
@@ -151,6 +155,15 @@ def describe(counts: Counts, parked: Optional[Parking]) -> str:
 	if own:
 		parts.append("%d Waf's own way" % own)
 	return "prefork: %s: %s" % (count(commands + own, "command"), ", ".join(parts))
+
+
+def describe_begun(counts: Counts) -> str:
+	"""What there is to tell about compiles that began after their headers; empty if there were none."""
+	if not counts.begun:
+		return ""
+	theirs = "its" if counts.begun == 1 else "their"
+	gained = duration(counts.gained)
+	return "wafcc: %s began after %s headers: about %s saved" % (count(counts.begun, "compile"), theirs, gained)
 
 
 def describe_waits(waits: Optional[Waits]) -> str:

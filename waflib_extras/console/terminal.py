@@ -100,9 +100,11 @@ class Terminal:
 		if cache is not None:
 			_, hits, misses = cache.counts
 			told = told._replace(hits=hits, misses=misses, unstored=cache.unstored, saved=cache.saved / 1e6)
+			told = told._replace(begun=cache.begun, gained=cache.gained / 1e6)
 		parked = self.savings.find_parked(session, session.sent) if told.ended > told.hits else None
 		lines = [summary.describe(told, parked)]
 		if cache is not None:
+			lines.append(summary.describe_begun(told))
 			lines.append(cache.describe_voided())
 		if runner.waits_for_memory:
 			lines.append(summary.describe_waits(summary.ask_waits(session)))

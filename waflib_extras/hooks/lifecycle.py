@@ -83,6 +83,8 @@ class Cache(Protocol):
 	counts: List[int]
 	unstored: int
 	saved: int
+	begun: int
+	gained: int
 
 	@property
 	def memory(self) -> Optional[str]: ...

@@ -49,6 +49,8 @@ class Cacher:
 		self.targets = voided.Targets()
 		self.saved = 0
 		"""The processor time in microseconds that the commands of hits took when they ran."""
+		self.begun, self.gained = 0, 0
+		"""How many compiles began after their headers, and the processor time in microseconds that this saved."""
 		self.solo: Optional[Task.Task] = None
 		"""With -j1, the task that runs next."""
 
@@ -136,6 +138,9 @@ class Cacher:
 			return
 		self.counts[told.known] += 1
 		self.saved += told.processor
+		if told.saved:
+			self.begun += 1
+			self.gained += told.saved
 		if told.unstored:
 			self.unstored += 1
 		target = task.generator

@@ -77,6 +77,7 @@ fn seeds() -> Vec<Vec<u8>> {
                 why: MissReason::New,
                 words: "new".to_owned(),
                 unstored: Some(UnstoredReason::CommandFailed.into()),
+                saved: 1,
             },
         },
         Reply::Inputs {

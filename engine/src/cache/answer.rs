@@ -251,6 +251,7 @@ impl Ticket {
             why: self.why,
             words: self.words.clone(),
             unstored: None,
+            saved: 0,
         }
     }
 }

@@ -353,6 +353,7 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
                     let stored = Stored {
                         inputs: None,
                         due: collected.take_due(),
+                        saved: 0,
                     };
                     reports.put(Done::Kept { who, kept: Ok(stored) });
                     if let Err(NotStored::Unkept(unkept)) = cache.store(collected, &claim) {

@@ -75,6 +75,8 @@ pub struct Stored {
     pub inputs: Option<Inputs>,
     /// Set if a preamble is to be made for the command's source.
     pub due: Option<Box<Due>>,
+    /// Processor time that was saved because the command began after its headers, in microseconds.
+    pub saved: u64,
 }
 
 /// Nothing is stored.
@@ -171,13 +173,13 @@ impl Cache {
             Err(unkept) => return Err(self.not_stored(Box::new(ticket), &collected.written, unkept)),
         };
         self.note_kept(&ticket, &collected.written, None);
-        if let Some(begun) = &ticket.begun {
-            self.note_use(begun, result.processor);
-        }
+        let begun = ticket.begun.as_ref();
+        let saved = begun.map_or(0, |begun| self.note_use(begun, result.processor));
         self.compare(&ticket, &entry);
         Ok(Stored {
             inputs: result.inputs.map(|texts| Inputs::with_result(texts, &entry)),
             due: collected.due,
+            saved,
         })
     }
 

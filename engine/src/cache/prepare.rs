@@ -226,11 +226,12 @@ impl Cache {
         holds
     }
 
-    /// A compile began after its headers, and its result is in place.
-    pub(super) fn note_use(&self, begun: &Begun, processor: u64) {
+    /// A compile began after its headers, and its result is in place. Returns the processor time that it saved.
+    pub(super) fn note_use(&self, begun: &Begun, processor: u64) -> u64 {
         self.count(&Counter::PreambleUsed);
         let saved = begun.preamble.plain.saturating_sub(processor);
         self.tally.add("preambles saved", saved);
+        saved
     }
 
     /// The plain compile has done what the one after the headers could not.

@@ -785,6 +785,7 @@ impl Server {
             }
         };
         debug!("command {key}: {}", told.show());
+        told.note_saved(stored.saved);
         self.do_when_idle(order, stored.due);
         self.tell_cache_info(order, told);
         self.tell_inputs(order, stored.inputs);

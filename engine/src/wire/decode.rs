@@ -224,6 +224,7 @@ fn told(r: &mut Reader<'_>) -> Result<Told> {
             why: MissReason::from_number(r.u8()?).ok_or(UNKNOWN_REASON)?,
             words: r.words()?,
             unstored: unstored(r)?,
+            saved: r.u64()?,
         }),
         _ => Err(Malformed("unknown answer of the cache")),
     }

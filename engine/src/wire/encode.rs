@@ -18,11 +18,17 @@ fn put_told(out: &mut Vec<u8>, told: &Told) {
             out.push(*why as u8);
             put_text(out, words.as_bytes());
         }
-        Told::Miss { why, words, unstored } => {
+        Told::Miss {
+            why,
+            words,
+            unstored,
+            saved,
+        } => {
             out.push(*why as u8);
             put_text(out, words.as_bytes());
             out.push(unstored.as_ref().map_or(0, |unstored| unstored.why as u8));
             put_text(out, unstored.as_ref().map_or("", |unstored| &unstored.words).as_bytes());
+            out.extend(saved.to_le_bytes());
         }
     }
 }

@@ -208,6 +208,8 @@ pub enum Told {
         why: MissReason,
         words: String,
         unstored: Option<Unkept>,
+        /// Processor time that the compile did not take because it began after its headers, in microseconds.
+        saved: u64,
     },
 }
 
@@ -224,6 +226,13 @@ impl Told {
     pub fn leave_unstored(&mut self, because: Unkept) {
         if let Told::Miss { unstored, .. } = self {
             unstored.get_or_insert(because);
+        }
+    }
+
+    /// A compile began after its headers.
+    pub fn note_saved(&mut self, microseconds: u64) {
+        if let Told::Miss { saved, .. } = self {
+            *saved = microseconds;
         }
     }
 
@@ -274,6 +283,7 @@ mod tests {
             why: MissReason::New,
             words: MissReason::New.sentence().to_owned(),
             unstored: None,
+            saved: 0,
         };
         assert_eq!(told.show(), "it was not seen before");
         told.leave_unstored(UnstoredReason::TookTooLong.into());

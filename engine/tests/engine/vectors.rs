@@ -192,6 +192,7 @@ fn told(f: &Value) -> Told {
             words: words("words"),
             unstored: UnstoredReason::from_number(number(&f["unstored"]))
                 .map(|why| Unkept::new(why, words("unstored_words"))),
+            saved: number(&f["saved"]),
         },
     }
 }
