@@ -163,8 +163,13 @@ class Told(NamedTuple):
 	"""For a miss: the processor time in microseconds that it did not take because it began after its headers."""
 
 	def show(self) -> str:
-		"""Both reasons for people; nothing of a hit."""
-		return "%s; not stored: %s" % (self.words, self.unstored_words) if self.unstored else self.words
+		"""The reasons for people, and what was saved all the same; nothing of a hit."""
+		words = self.words
+		if self.unstored:
+			words += "; not stored: %s" % self.unstored_words
+		if self.saved:
+			words += "; it began after its headers, which saved about %.0f ms" % (self.saved / 1e3)
+		return words
 
 
 class Inputs(NamedTuple):

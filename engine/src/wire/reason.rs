@@ -236,19 +236,24 @@ impl Told {
         }
     }
 
-    /// All reasons for users. Empty for a hit.
+    /// All reasons for users, and what was saved all the same. Empty for a hit.
     pub fn show(&self) -> String {
         match self {
             Told::Hit { .. } => String::new(),
-            Told::Uncached { words, .. }
-            | Told::Miss {
-                words, unstored: None, ..
-            } => words.clone(),
+            Told::Uncached { words, .. } => words.clone(),
             Told::Miss {
-                words,
-                unstored: Some(unstored),
-                ..
-            } => format!("{words}; not stored: {}", unstored.words),
+                words, unstored, saved, ..
+            } => {
+                let mut shown = words.clone();
+                if let Some(unstored) = unstored {
+                    shown += &format!("; not stored: {}", unstored.words);
+                }
+                if *saved > 0 {
+                    let saved = *saved as f64 / 1e3;
+                    shown += &format!("; it began after its headers, which saved about {saved:.0} ms");
+                }
+                shown
+            }
         }
     }
 }
@@ -289,6 +294,9 @@ mod tests {
         told.leave_unstored(UnstoredReason::TookTooLong.into());
         told.leave_unstored(UnstoredReason::Interrupted.into());
         let expected = "it was not seen before; not stored: it took too long, and was ended";
+        assert_eq!(told.show(), expected);
+        told.note_saved(400_000);
+        let expected = format!("{expected}; it began after its headers, which saved about 400 ms");
         assert_eq!(told.show(), expected);
     }
 }

@@ -142,11 +142,15 @@ export function cache(report) {
 		share: of ? n / of : 0,
 	});
 	const most = (reasons) => Object.entries(reasons ?? {}).sort((one, other) => other[1] - one[1]);
+	const { used, refused } = all.preambles ?? {};
+	const plain = ([why, n]) => ({ key: `no preamble ${why}`, name: "no preamble", note: why, side: count(n), tone: "slow", share: null });
 	return [
 		{ ...card("hit", "hit", asked)(["all is as it was", all.hits]) },
 		...most(all.misses).map(card("miss", "miss", asked)),
+		...(used ? [card("of these", "hit", sum(all.misses))(["began after their headers", used])] : []),
 		...most(all.uncached).map(card("not cached", "slow", every)),
 		...most(all.not_stored).map(card("not stored", "slow", sum(all.misses))),
+		...most(refused).map(plain),
 		...all.differences.map((words, i) => ({ key: `different ${i}`, name: "different", note: words, tone: "bad", share: null })),
 	];
 }
@@ -160,8 +164,11 @@ export function cacheNote(report) {
 	const waiting = report.cache.flights?.waiting;
 	const audits = all.audited || report.cache.audit_percent
 		? `; ${count(all.audited)} hits compiled again, ${count(all.different)} different` : "";
+	const { limit, count: held, bytes } = report.cache.preambles ?? {};
+	const preambles = limit == null ? ""
+		: `; ${plural(held, "preamble")} of ${size(bytes)}, about ${duration(all.preambles.saved / 1e6)} saved`;
 	return `${share(all.hits, asked)} of ${plural(asked, "request")} since ${since(all.since)} were hits`
-		+ `, ${plural(sum(all.uncached), "command")} not cached${audits}`
+		+ `, ${plural(sum(all.uncached), "command")} not cached${audits}${preambles}`
 		+ (waiting ? `; ${count(waiting)} wait for one of ${count(report.cache.flights.running)} that run` : "");
 }
 
