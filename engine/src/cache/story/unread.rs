@@ -24,9 +24,7 @@ use crate::observe::access::Bytes;
 /// Whether a file may be one of a build. Headers of the system name no checkout, and there are many.
 fn is_near(paths: &[Path], folders: &[Bytes]) -> bool {
     let is_in_one = |path: &Path| folders.iter().any(|folder| below(folder, &path.rest).is_some());
-    paths
-        .iter()
-        .any(|path| path.root != Root::Absolute || is_in_one(path))
+    paths.iter().any(|path| path.root != Root::Absolute || is_in_one(path))
 }
 
 /// The paths by which files of each content were read.
