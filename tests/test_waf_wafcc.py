@@ -672,7 +672,9 @@ HEADERS = "#include <iostream>\n#include <map>\n#include <string>\n"
 def test_the_line_tells_of_compiles_that_began_after_their_headers(waf: Any, project: Any, engine: str) -> None:
 	"""From the third compile of an edited source on, with `preambles`, the last line but one says what that saved."""
 	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
-	made = Build(waf, project({**PROJECT, "main.cpp": HEADERS + PROJECT["main.cpp"]}))
+	made = Build(
+		waf, project({**PROJECT, "main.cpp": HEADERS + PROJECT["main.cpp"]}), env={"WAF_PREFORK_SUMMARY": None}
+	)
 	subprocess.run([wafcc, "--set-config", "preambles=1G"], check=True)
 	made.configure()
 	assert "began after" not in made.run().stderr

@@ -143,7 +143,7 @@ impl Cache {
                 if let Some(failed) = ticket.failed.as_ref().filter(|_| result.is_silent()) {
                     self.refuse_preamble(failed, Refusal::FailsAlone);
                 }
-                let due = self.due_preamble(&ticket, &result.facts, &ended.accesses, ended.processor);
+                let due = self.due_preamble(&ticket, &result.facts, ended, result.is_silent());
                 Ok(Collected {
                     due,
                     ticket: *ticket,

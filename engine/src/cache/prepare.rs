@@ -24,6 +24,7 @@ use super::answer::{key_in_namespace, Question, Ticket};
 use super::compiler::action::Action;
 use super::compiler::elsewhere::Names;
 use super::compiler::Compiler;
+use super::keep::Ended;
 use super::lookup::entry::{Entry, Print};
 use super::preamble::effects::{self, Apart};
 use super::preamble::recipe::{self, Ask, Recipe};
@@ -134,11 +135,11 @@ impl Cache {
         &self,
         ticket: &Ticket,
         facts: &[Fact],
-        accesses: &[Access],
-        processor: u64,
+        ended: &Ended,
+        is_silent: bool,
     ) -> Option<Box<Due>> {
         let is_edited = ticket.why == MissReason::Changed && ticket.begun.is_none();
-        if !is_edited || processor < QUICK || !self.preambles.is_on() {
+        if !is_edited || ended.processor < QUICK || !self.preambles.is_on() {
             return None;
         }
         let (question, action) = (&ticket.question, &ticket.action);
@@ -148,14 +149,23 @@ impl Cache {
         let text = beginning(question, source);
         let source = place.path(&Path::here(), source);
         let inputs = inputs(facts, &source, text.as_deref().unwrap_or_default());
-        if self.preambles.is_refused(&spot(&ticket.key, question), &inputs) {
+        let spot = spot(&ticket.key, question);
+        let held = self.preambles.find(&spot);
+        if held.is_some_and(|held| held.inputs == inputs) || self.preambles.is_refused(&spot, &inputs) {
+            return None;
+        }
+        if !is_silent {
+            // A message may be about the body. As soon as there is none, the source has its turn.
+            if self.preambles.refusal(&spot) != Some(Refusal::Talks) {
+                self.leave_plain(spot, Digest::of(b""), Refusal::Talks);
+            }
             return None;
         }
         Some(Box::new(Due {
             question: question.repeated(),
             key: action.key,
             purpose: Purpose::Preamble(Basis {
-                accesses: only_reading(accesses),
+                accesses: only_reading(&ended.accesses),
                 inputs,
             }),
         }))
@@ -252,18 +262,18 @@ impl Cache {
         match self.prepared(due, basis, run) {
             Ok(preamble) => match self.preambles.put(spot.clone(), preamble) {
                 true => self.count(&Counter::PreambleMade),
-                false => self.leave_plain(spot, basis, Refusal::NoRoom),
+                false => self.leave_plain(spot, basis.inputs, Refusal::NoRoom),
             },
-            Err(Unprepared::Refused(why)) => self.leave_plain(spot, basis, why),
+            Err(Unprepared::Refused(why)) => self.leave_plain(spot, basis.inputs, why),
             Err(Unprepared::Not(why)) => return Err(why),
         }
         Ok(())
     }
 
-    fn leave_plain(&self, spot: Spot, basis: &Basis, why: Refusal) {
+    fn leave_plain(&self, spot: Spot, inputs: Digest, why: Refusal) {
         debug!("no preamble: {}", why.name());
         self.count(&Counter::PreambleRefused(why));
-        self.preambles.refuse(spot, basis.inputs, why);
+        self.preambles.refuse(spot, inputs, why);
     }
 
     fn prepared(&self, due: &Due, basis: &Basis, run: Run) -> Result<Preamble, Unprepared> {
@@ -282,7 +292,7 @@ impl Cache {
             .into_iter()
             .any(|print| *print != Print::default())
         {
-            return Err(Refusal::Talks.into());
+            return Err(NotCompared::InputsChanged.into());
         }
         let folder = self.preambles.make_folder().map_err(|_| NotCompared::NoRoom)?;
         let mut workshop = Workshop {
