@@ -151,7 +151,8 @@ impl Cache {
         let inputs = inputs(facts, &source, text.as_deref().unwrap_or_default());
         let spot = spot(&ticket.key, question);
         let held = self.preambles.find(&spot);
-        if held.is_some_and(|held| held.inputs == inputs) || self.preambles.is_refused(&spot, &inputs) {
+        let has_one = held.is_some_and(|held| self.holds(&held, question, action, &mut None));
+        if has_one || self.preambles.is_refused(&spot, &inputs) {
             return None;
         }
         if !is_silent {
