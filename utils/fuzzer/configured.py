@@ -32,7 +32,7 @@ SIZES = (
 	"int w = sizeof GIVEN;",
 	"int x = sizeof ALIAS;",
 )
-"""An object that holds the name of its checkout is not stored, but one that holds its length is."""
+"""An object that holds the name of its checkout is a hit there only, but one that holds its length may be one elsewhere."""
 USES = (
 	"const char *a = SRCDIR;",
 	"const char *b = PREFIX;",
@@ -83,6 +83,7 @@ class Configured(Kind):
 
 	def prepare(self) -> None:
 		self.chosen: List[str] = []
+		self.project.write_everywhere("configure", b"")  # it shows where a checkout is
 		for name in ("config.h", "src/g.c"):
 			self.put_into(name, self.project)
 
@@ -125,8 +126,9 @@ class Configured(Kind):
 		known = (*FLAGS, "-DYY%s_H_INCLUDED" % self.theirs)
 		flags = [word for flag in self.rng.sample(known, self.rng.randint(0, 4)) for word in flag.split()]
 		compiler = self.rng.choice(self.project.compilers)
-		words = (compiler, "-ffile-prefix-map={cwd}=.", "-I.", *flags, "-c", "{cwd}/src/g.c", "-o", "{output}")
-		env = {"WAFCC_BASEDIR": "{cwd}"} if self.rng.random() < 0.5 else {}
+		maps, source = self.rng.choice(((("-ffile-prefix-map={cwd}=.",), "{cwd}/src/g.c"), ((), "src/g.c")))
+		words = (compiler, *maps, "-I.", *flags, "-c", source, "-o", "{output}")
+		env = {"WAFCC_BASEDIR": "{cwd}"} if maps and self.rng.random() < 0.5 else {}
 		return Special(words, "a.o", env, self.rng.choice(CHECKOUTS))
 
 

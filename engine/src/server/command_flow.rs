@@ -784,8 +784,8 @@ impl Server {
                 Stored::default()
             }
         };
-        debug!("command {key}: {}", told.show());
         told.note_saved(stored.saved);
+        debug!("command {key}: {}", told.show());
         self.do_when_idle(order, stored.due);
         self.tell_cache_info(order, told);
         self.tell_inputs(order, stored.inputs);
