@@ -32,7 +32,7 @@ SIZES = (
 	"int w = sizeof GIVEN;",
 	"int x = sizeof ALIAS;",
 )
-"""An object that holds the name of its checkout is a hit there only, but one that holds its length may be one elsewhere."""
+"""An object that holds the name of its checkout is a hit there only, but one that holds its length may be more."""
 USES = (
 	"const char *a = SRCDIR;",
 	"const char *b = PREFIX;",
