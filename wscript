@@ -37,13 +37,6 @@ and docs/start.md goes on from there.
 Other sizes, compilers and contenders: utils/bench.py --help
 """
 
-# Settings of cargo for the tests of the engine: for our own crates, and for those that are compiled for tests only.
-UNOPTIMIZED = tuple(
-	"profile.release.package.%s.%s" % (crate, setting)
-	for crate in ("wafengine", "wafengine-fuzz", "libfuzzer-sys", "clap_builder")
-	for setting in ("opt-level=0", "codegen-units=256", "debug-assertions=true", "overflow-checks=true")
-)
-
 FUZZING = 3  # seconds for each decoder
 PATIENCE = 1800  # seconds for the root folder of another release, which comes from the network
 THOROUGH = ("fuzz", "pypy", "systems")  # steps that are left for --all and for CI
@@ -232,7 +225,8 @@ class Check:
 	def step_clippy(self):
 		"""Clippy's compiler makes the test programs. `cargo clippy` would compile all crates for itself."""
 		self.find_cargo("clippy", "clippy")
-		self.build_tests()
+		self.build_programs(["test", "--locked", "--no-run"], **self.find_lint())
+		self.build_programs(["build", "--locked", "--package", "wafengine-fuzz", "--bins"], **self.find_lint())
 
 	def step_shellcheck(self):
 		if not shutil.which("shellcheck"):
@@ -243,7 +237,7 @@ class Check:
 
 	def step_cargo_test(self):
 		"""Tests wait more than they compute, and cargo starts their programs one by one: here some run at once."""
-		programs = self.build_tests()
+		programs = self.build_programs(["test", "--locked", "--no-run"], **self.find_lint())
 		failed = self.run_programs({source: [path] for path, source in programs.items()}, os.cpu_count() + 1)
 		if failed:
 			raise Failed("tests of the engine: %s" % " ".join(failed))
@@ -252,7 +246,7 @@ class Check:
 		"""Throw changed examples at each decoder for some seconds."""
 		fuzz = os.path.join(self.root, "engine", "fuzz")
 		wrapper = {"RUSTC_WORKSPACE_WRAPPER": os.path.join(fuzz, "instrument")}
-		programs = self.build_programs(["--package", "wafengine-fuzz", "--bins"], **wrapper)
+		programs = self.build_programs(["build", "--locked", "--package", "wafengine-fuzz", "--bins"], **wrapper)
 		forgotten = set(os.listdir(os.path.join(fuzz, "fuzz_targets"))) - set(map(os.path.basename, programs.values()))
 		if forgotten:
 			raise Failed("engine/fuzz/Cargo.toml has no [[bin]] for %s" % " ".join(sorted(forgotten)))
@@ -338,35 +332,15 @@ class Check:
 		search = os.pathsep.join([self.environ.get("PATH", ""), os.path.dirname(os.path.abspath(cargo))])
 		return {"RUSTC_WORKSPACE_WRAPPER": os.path.join(self.root, "engine", "lint"), "PATH": search}
 
-	def build_tests(self):
-		"""
-		The test programs of the engine, and what they were made of.
-
-		The programs that fuzz it are compiled with them, for clippy: all of them take the engine from one library.
-		"""
-		wanted = ["--workspace", "--tests", "--bins", "--examples"]
-		return self.build_programs(wanted, is_test=True, **self.find_lint())
-
-	def build_programs(self, wanted, is_test=False, **more):
-		"""
-		The programs, or the tests, that cargo builds of what is wanted, and what they were made of.
-
-		They are compiled quickly, with all checks. They use the crates that were compiled for the engine itself, and
-		have a folder of their own beside it.
-		"""
-		command = [self.bootstrap.find_cargo() or "cargo", "build", "--locked", "--release", *wanted]
-		for setting in UNOPTIMIZED:
-			command += ["--config", setting]
-		command.append("--message-format=json-render-diagnostics")
-		folder = os.path.join(self.root, "engine")
-		target = self.environ.get("CARGO_TARGET_DIR") or os.path.join(folder, "target")
-		# cargo before 1.91 knows no second folder, and compiles the crates again
-		folders = {"CARGO_BUILD_BUILD_DIR": target, "CARGO_TARGET_DIR": os.path.join(target, "check")}
-		environ = dict(self.environ, **folders, **more)
+	def build_programs(self, arguments, **more):
+		"""The programs that cargo makes with these arguments, and what they were made of."""
+		command = [self.bootstrap.find_cargo() or "cargo", *arguments, "--message-format=json-render-diagnostics"]
+		folder, environ = os.path.join(self.root, "engine"), dict(self.environ, **more)
 		built = subprocess.run(command, cwd=folder, env=environ, stdout=subprocess.PIPE, check=False)
 		if built.returncode:
-			raise Failed("cargo build ended with status %d" % built.returncode)
+			raise Failed("cargo %s ended with status %d" % (arguments[0], built.returncode))
 		made = [json.loads(line) for line in built.stdout.splitlines()]
+		is_test = arguments[0] == "test"  # whose programs without tests are only there to be called
 		return {
 			x["executable"]: x["target"]["src_path"]
 			for x in made
