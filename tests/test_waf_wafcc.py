@@ -677,7 +677,7 @@ def test_the_line_tells_of_compiles_that_began_after_their_headers(waf: Any, pro
 	)
 	subprocess.run([wafcc, "--set-config", "preambles=1G"], check=True)
 	made.configure()
-	assert "began after" not in made.run().stderr
+	assert "began after" not in made.run().stdout
 
 	def edit(number: int) -> str:
 		made.write("main.cpp", HEADERS + PROJECT["main.cpp"] + "int edited = %d;\n" % number)

@@ -32,7 +32,7 @@ SIZES = (
 	"int w = sizeof GIVEN;",
 	"int x = sizeof ALIAS;",
 )
-"""An object that holds the name of its checkout is a hit there only, but one that holds its length may be more."""
+"""An object with the name of its checkout is a hit there only. One with the length of the name may hit elsewhere."""
 USES = (
 	"const char *a = SRCDIR;",
 	"const char *b = PREFIX;",

@@ -156,7 +156,7 @@ impl Cache {
             return None;
         }
         if !is_silent {
-            // A message may be about the body. As soon as there is none, the source has its turn.
+            // A message may be about the body. No inputs have this digest, so the next silent compile is tried.
             if self.preambles.refusal(&spot) != Some(Refusal::Talks) {
                 self.leave_plain(spot, Digest::of(b""), Refusal::Talks);
             }

@@ -210,7 +210,7 @@ pub struct Frames<'a> {
     at: usize,
     /// Where the last complete frame ended.
     pub end: usize,
-    /// Whether something was skipped, other than the beginning of a last frame: a process was killed while it wrote that.
+    /// Whether something was skipped. The beginning of a last frame does not count: its writer was killed.
     pub damaged: bool,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Frames<'a> {
         (rest[8..HEAD] == check(payload)).then_some(payload)
     }
 
-    /// Whether the rest is the beginning of a frame. Nobody was told that it is written.
+    /// Whether the rest is the beginning of a frame. The writer was killed before it could report the frame as written.
     fn is_begun(&self) -> bool {
         let rest = &self.bytes[self.at..];
         let Some(length) = rest.get(4..8).and_then(|length| length.try_into().ok()) else {
