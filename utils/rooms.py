@@ -29,7 +29,7 @@ PYTHON_FLOORS = (
 	("console", "timeline"),
 	("launcher",),
 	("prefork",),
-	("batch", "large", "resident", "stale", "unity", "wafcc"),
+	("batch", "large", "pch", "resident", "stale", "unity", "wafcc"),
 	("wafx",),
 )
 """From the ground up."""

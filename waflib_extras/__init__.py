@@ -16,6 +16,7 @@ from .version import VERSION as __version__
 TOOLS = (
 	"batch",
 	"large",
+	"pch",
 	"prefork",
 	"resident",
 	"stale",
