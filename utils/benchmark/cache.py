@@ -201,6 +201,10 @@ class Learning(Wafcc):
 	def told(self) -> str:
 		told = self.counts()["preambles"]
 		parts = ["%d preambles, %d compiles began after one" % (told["made"], told["used"])]
+		parts.append("about %.1f s saved, %.1f s spent in idle times" % (told["saved"] / 1e6, told["spent"] / 1e6))
+		status = self.engine.status()
+		if status:
+			parts.append("%.0f MB on disk" % (status["cache"]["preambles"]["bytes"] / 1e6))
 		parts += ["%d refused: %s" % (count, why) for why, count in sorted(told["refused"].items())]
 		return "; ".join(parts)
 

@@ -245,6 +245,11 @@ impl Cache {
         saved
     }
 
+    /// So much processor time, in microseconds, went into a preamble that was made or not.
+    pub(super) fn note_spent(&self, processor: u64) {
+        self.tally.add("preambles spent", processor);
+    }
+
     /// The plain compile has done what the one after the headers could not.
     pub(super) fn refuse_preamble(&self, begun: &Begun, why: Refusal) {
         debug!("a preamble is given up: {}", why.name());

@@ -143,6 +143,7 @@ impl Cache {
                 made: count("preambles made"),
                 used: count("preambles used"),
                 saved: count("preambles saved"),
+                spent: count("preambles spent"),
                 refused: reasons("preambles refused/"),
             },
             audits_waiting: self.audit.waiting() as u64,

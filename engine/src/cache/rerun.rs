@@ -137,7 +137,19 @@ impl Cache {
     pub fn rerun(&self, due: &Due, run: Run) -> Result<(), NotCompared> {
         let done = match &due.purpose {
             Purpose::Audit(known) => self.audit(due, known, run),
-            Purpose::Preamble(basis) => self.prepare(due, basis, run),
+            Purpose::Preamble(basis) => {
+                let mut spent = 0;
+                let mut count = |argv: &Strings, folder: &FilePath| {
+                    let ran = run(argv, folder);
+                    if let Ran::Ended { processor, .. } = ran {
+                        spent += processor;
+                    }
+                    ran
+                };
+                let prepared = self.prepare(due, basis, &mut count);
+                self.note_spent(spent);
+                prepared
+            }
         };
         self.remove_rerun_folder();
         done

@@ -63,6 +63,9 @@ pub struct Preambles {
     pub used: u64,
     /// The processor time that this saved, in microseconds.
     pub saved: u64,
+    /// The processor time of idle times in which they were made, in microseconds.
+    #[serde(default)]
+    pub spent: u64,
     /// Sources that have none, by reason.
     pub refused: Reasons,
 }
@@ -77,6 +80,8 @@ impl Preambles {
         let saved = format!("{:>8.1} s", self.saved as f64 / 1e6);
         table.line("  Saved about:", &saved);
         table.count("  Preambles made:", self.made);
+        let spent = format!("{:>8.1} s", self.spent as f64 / 1e6);
+        table.line("  In idle times:", &spent);
         let refused = sum(&self.refused);
         if is_verbose || refused > 0 {
             table.count("  Not made:", refused);
@@ -86,9 +91,12 @@ impl Preambles {
 
     /// For `wafd status`.
     pub fn describe(&self) -> String {
-        let saved = self.saved as f64 / 1e6;
+        let (saved, spent) = (self.saved as f64 / 1e6, self.spent as f64 / 1e6);
         let (made, used, refused) = (self.made, self.used, sum(&self.refused));
-        format!("{used} compiles began after their headers, about {saved:.1} s saved; {made} made, {refused} not made")
+        format!(
+            "{used} compiles began after their headers, about {saved:.1} s saved; {made} made, {refused} not made, in \
+             {spent:.1} s of idle times"
+        )
     }
 }
 
