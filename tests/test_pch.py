@@ -190,8 +190,9 @@ def test_declared_headers(waf: Any, project: Any, form: str, tools: str, compile
 	header.touch()
 	path = folder / "more.cpp"
 	path.write_text(path.read_text() + "int another;\n")
-	# what clang compiled depends on the times of headers, as the cache has seen
-	assert count_compiled(waf(folder, "build", tools=tools)) == (2 if tools and compiler == "clang" else 1)
+	count = count_compiled(waf(folder, "build", tools=tools))
+	# clang looks at the times of headers: the cache may have its users run again
+	assert count == 1 or (tools and compiler == "clang" and count == 2)
 	assert run(folder) == "22122"
 
 
