@@ -173,7 +173,7 @@ class TestInText:
 
 	def test_waf(self, waf: Callable[..., Any], project: Callable[..., pathlib.Path]) -> None:
 		"""Waf with our tools has the options that pages give it."""
-		tools = "compiler_c prefork wafcc unity batch large resident"
+		tools = "compiler_c prefork wafcc unity batch large pch resident"
 		folder = project({"wscript": f"def options(opt):\n\topt.load('{tools}')\n"})
 		shown = waf(folder, "--help").stdout
 		spans = list_spans("waf")
