@@ -224,3 +224,23 @@ def test_without(waf: Any, project: Any) -> None:
 	failed = waf(folder, "configure", "build", env=environ, status=1)
 	assert "two targets with precompiled headers are named 'app'" in failed.stderr
 	assert "Traceback" not in failed.stderr
+
+
+# ---- what must not fail a build
+
+
+def test_a_failure_leaves_a_plain_build(waf: Any, project: Any) -> None:
+	"""A compiler that makes no precompiled header, and a damaged record: the build goes well without."""
+	folder = lay_out(project)
+	wrapper = project({"g++": '#!/bin/sh\ncase "$*" in *pch/all*) exit 1;; esac\nexec g++ "$@"\n'}, name="bin") / "g++"
+	wrapper.chmod(0o755)
+	environ = find_compiler("gcc")
+	environ["CXX"] = str(wrapper)
+	done = waf(folder, "configure", "build", "--pch=auto", env=environ)
+	assert "could not be made: sources are compiled without it" in done.stdout + done.stderr
+	objects = read_objects(folder)
+	assert len(objects) == 8
+	for damaged in ("{", "[]", '{"format": 1, "targets": []}', '{"format": 1, "targets": {"all cxx": {}}}'):
+		(folder / "build" / "pch.json").write_text(damaged)
+		waf(folder, "build", "--pch=auto")
+		assert read_objects(folder) == objects

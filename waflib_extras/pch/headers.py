@@ -2,16 +2,17 @@
 
 import os
 import re
-from typing import Any, Dict, FrozenSet, List, Optional, Type
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Type
 
 from waflib import Logs, Node, Task, TaskGen
 from waflib.Tools import c_preproc
 
 from . import reading, trial, weighing
 
-TOOL = "pch"
 FLAGS = {"cxx": "CXXFLAGS", "c": "CFLAGS"}
-MAKERS = {"cxx": "gchx", "c": "gchc"}
+DECLARED = {"cxx": "gchx", "c": "gchc"}
+CHOSEN = {"cxx": "chosen_gchx", "c": "chosen_gchc"}
+"""By language, the class of tasks for headers that the project names, and for those that pay."""
 CLANG = ["-Xclang", "-fno-pch-timestamp"]
 """So clang does not fail because of a header that was only touched. Waf compares contents."""
 ALIEN = ("-include", "-imacros", "-include-pch", "-fpch-preprocess")
@@ -60,6 +61,8 @@ class Precompiled(Task.Task):
 		tops = (bld.srcnode.abspath() + os.sep, bld.bldnode.abspath() + os.sep)
 		folder = self.get_cwd().abspath()
 		try:
+			if self.is_empty():
+				return True
 			made = os.stat(self.outputs[0].abspath()).st_mtime_ns
 			for name in self.find_files():
 				path = os.path.normpath(os.path.join(folder, name))
@@ -69,6 +72,9 @@ class Precompiled(Task.Task):
 		except OSError:
 			return True
 		return False
+
+	def is_empty(self) -> bool:
+		return os.stat(self.outputs[0].abspath()).st_size == 0
 
 	def find_files(self) -> List[str]:
 		"""What the compiler has read."""
@@ -90,23 +96,48 @@ class gchc(Precompiled):
 	run_str = COMMAND % ("CC", "CFLAGS")
 
 
+class chosen_gchx(gchx):
+	"""Precompiles headers of which the project knows nothing. If that fails, the build goes on without them."""
+
+	def run(self) -> int:
+		return run_or_empty(self, gchx.run)
+
+
+class chosen_gchc(gchc):
+	"""The same for C."""
+
+	def run(self) -> int:
+		return run_or_empty(self, gchc.run)
+
+
+def run_or_empty(task: Precompiled, run: Callable[[Precompiled], int]) -> int:
+	"""Run a task. If it fails, leave empty files: sources do not begin after these, and the next build tries again."""
+	status = run(task)
+	if status:
+		Logs.warn("pch: %s could not be made: sources are compiled without it", task.outputs[0])
+		for node in task.outputs:
+			with open(node.abspath(), "wb"):
+				pass
+	return 0
+
+
 def find_compiler(gen: TaskGen.task_gen, language: str) -> str:
 	"""``gcc`` or ``clang``; empty for a compiler that this tool does not know."""
 	name: str = gen.env["CXX_NAME" if language == "cxx" else "CC_NAME"] or ""
 	return name if name in weighing.SUFFIX else ""
 
 
-def make(gen: TaskGen.task_gen, language: str, title: str, text: str) -> Precompiled:
+def make(gen: TaskGen.task_gen, language: str, text: str, makers: Dict[str, str]) -> Precompiled:
 	"""Write a header with this text into the build folder, and make the task that precompiles it."""
 	ending, kind = weighing.ENDING[language]
 	compiler = find_compiler(gen, language)
-	name = "pch/%s.%d%s" % (re.sub(r"[^\w.+-]", "_", title), gen.idx, ending)
+	name = "pch/%s.%d%s" % (re.sub(r"[^\w.+-]", "_", gen.name), gen.idx, ending)
 	header = gen.path.find_or_declare(name)
 	if not header.exists() or header.read(encoding="utf-8") != text:
 		header.parent.mkdir()
 		header.write(text, encoding="utf-8")
 	outputs = [header.parent.find_or_declare(header.name + suffix) for suffix in (weighing.SUFFIX[compiler], ".d")]
-	task: Precompiled = gen.create_task(MAKERS[language], header, outputs)
+	task: Precompiled = gen.create_task(makers[language], header, outputs)
 	task.env.PCH_FLAGS = ["-x", kind, *(CLANG if compiler == "clang" else ())]
 	task.header, task.language = header, language
 	return task
@@ -165,11 +196,13 @@ def find_obstacle(user: Task.Task) -> str:
 	made: Precompiled = user.pch_made
 	if made.hasrun not in (Task.SUCCESS, Task.SKIPPED):
 		return "its headers were not precompiled"
-	if find_options(user) != made.options:
-		return "its options are not those of its target"
 	try:
+		if made.is_empty():
+			return "its headers could not be precompiled"
+		if find_options(user) != made.options:
+			return "its options are not those of its target"
 		return reading.find_obstacle(reading.read(user), made.names, made.find_words(), len(user.env.DEFINES))
-	except Exception as e:  # whatever cannot be read is compiled as it is
+	except Exception as e:  # a source that cannot be read is compiled without the headers
 		return "it cannot be read: %s" % e
 
 

@@ -30,13 +30,14 @@ class Record:
 	def __init__(self, folder: str) -> None:
 		self.path = os.path.join(folder, NAME)
 		self.entries: Dict[str, Entry] = {}
-		with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+		with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
 			with open(self.path, encoding="utf-8") as f:
 				content = json.load(f)
 			if content["format"] == FORMAT:
 				self.entries = {
 					name: Entry(entry["options"], weighing.Weighed(**entry["weighed"]))
 					for name, entry in content["targets"].items()
+					if isinstance(entry["weighed"]["headers"], list) and isinstance(entry["weighed"]["sources"], int)
 				}
 
 	def find(self, name: str, options: str, sources: int) -> Optional[weighing.Weighed]:

@@ -57,7 +57,7 @@ def apply_pch(self: TaskGen.task_gen) -> None:
 		self.bld.fatal("pch: two targets with precompiled headers are named %r: rename one of them" % self.name)
 	folder = self.path.get_bld().make_node("pch")
 	lines = ['#include "%s"\n' % node.path_from(folder) for node in self.headers]
-	self.pch_task = made[self.name] = headers.make(self, language, self.name, "".join(lines))
+	self.pch_task = made[self.name] = headers.make(self, language, "".join(lines), headers.DECLARED)
 
 
 @TaskGen.feature("c", "cxx")
@@ -74,9 +74,12 @@ def add_pch(self: TaskGen.task_gen) -> None:
 				task.env.append_value(headers.FLAGS[made.language], headers.find_flags(task, made))
 				task.set_run_after(made)
 				task.dep_nodes.append(made.outputs[0])
-	elif find_choice() == AUTO:
+	elif find_choice() == AUTO and self.bld.cmd != PchContext.cmd:
 		for language in LANGUAGES:
-			begin_after(self, language)
+			try:
+				begin_after(self, language)
+			except Exception as e:  # nothing here may fail a build
+				Logs.warn("pch: %s is compiled without precompiled headers: %s", self.name, e)
 
 
 def find_declared(gen: TaskGen.task_gen) -> Optional[headers.Precompiled]:
@@ -121,15 +124,21 @@ def begin_after(gen: TaskGen.task_gen, language: str) -> None:
 	known = find_record(gen.bld)
 	weighed = known.find(candidates.name, candidates.digest, len(candidates.tasks))
 	if weighed is None:
-		weighed = candidates.weigh()
-		if weighed.why_not != weighing.TOO_EARLY:
-			known.put(candidates.name, candidates.digest, weighed)
-		Logs.info("\n".join(describe(candidates, weighed)))
+		weighed = weigh(candidates, known)
 	if weighed.headers:
-		made = headers.make(gen, language, gen.name, weighing.make_text(weighed.headers))
+		made = headers.make(gen, language, weighing.make_text(weighed.headers), headers.CHOSEN)
 		made.names, made.options = weighed.headers, candidates.options
 		for task in candidates.tasks:
 			headers.let_begin(task, made)
+
+
+def weigh(candidates: Candidates, known: record.Record) -> weighing.Weighed:
+	"""Weigh the headers of a target, tell the result, and store it."""
+	weighed = candidates.weigh()
+	if weighed.why_not != weighing.TOO_EARLY:
+		known.put(candidates.name, candidates.digest, weighed)
+	Logs.info("\n".join(describe(candidates, weighed)))
+	return weighed
 
 
 def find_record(bld: Build.BuildContext) -> record.Record:
@@ -172,7 +181,6 @@ class PchContext(Build.BuildContext):
 	def execute_build(self) -> None:
 		if not getattr(Options.options, "pch", None):
 			raise Errors.WafError("pch: the tool pch is not loaded: load it in options")
-		Options.options.pch = DECLARED
 		self.recurse([self.run_dir])
 		self.pre_build()
 		known = find_record(self)
@@ -189,9 +197,7 @@ class PchContext(Build.BuildContext):
 		candidates = Candidates(gen, language)
 		if not candidates.tasks:
 			return
-		weighed = candidates.weigh()
-		known.put(candidates.name, candidates.digest, weighed)
-		Logs.info("\n".join(describe(candidates, weighed)))
+		weighed = weigh(candidates, known)
 		for path, why in sorted(weighed.left.items()) if Logs.verbose else ():
 			Logs.info("  %s: %s", path, why)
 

@@ -89,8 +89,8 @@ def run(words: Sequence[str], command: Command) -> Optional[float]:
 		_, status, used = os.wait4(process.pid, 0)
 		process.returncode = status
 	except BaseException:
-		with contextlib.suppress(OSError):
-			process.kill()
+		process.kill()
+		process.wait()
 		raise
 	finally:
 		timer.cancel()

@@ -25,7 +25,7 @@ SAVED, PRICE = 0.6, 2.5
 """Guesses from which the set is chosen: the part that is saved, and what precompiling costs in times of reading."""
 TOO_EARLY = "its sources cannot be compiled yet: build it first"
 ENDING = {"cxx": (".hpp", "c++-header"), "c": (".h", "c-header")}
-"""By language, the ending of the header that includes the others, and the compiler's name for what it is."""
+"""By language: the ending of the header that includes the others, and the compiler's name for such a file."""
 SUFFIX = {"gcc": ".gch", "clang": ".pch"}
 """By compiler, what its precompiled headers end with."""
 
@@ -129,7 +129,9 @@ class Scale:
 
 	def time(self, headers: Sequence[str]) -> Optional[float]:
 		"""The seconds to read these headers; None if they cannot be read."""
-		words = self.command.change(self.write(headers), os.devnull, ["-x", self.kind], ["-fsyntax-only"])
+		words = self.command.change(
+			self.write(headers), os.path.join(self.folder, "all.o"), ["-x", self.kind], ["-fsyntax-only"]
+		)
 		return trial.run(words, self.command)
 
 	def try_headers(self, headers: List[str]) -> Weighed:
