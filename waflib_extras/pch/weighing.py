@@ -116,9 +116,9 @@ class Scale:
 		for name in names:
 			if name not in refused:
 				refused[name] = False
-		if self.time([name for name in names if not refused[name]]) is None:
+		if not self.can_read([name for name in names if not refused[name]]):
 			for name in names:
-				refused[name] = refused[name] or self.time([name]) is None
+				refused[name] = refused[name] or not self.can_read([name])
 		return [name for name in names if not refused[name]]
 
 	def write(self, headers: Sequence[str]) -> str:
@@ -129,17 +129,22 @@ class Scale:
 
 	def time(self, headers: Sequence[str]) -> Optional[float]:
 		"""The seconds to read these headers; None if they cannot be read."""
-		words = self.command.change(
-			self.write(headers), os.path.join(self.folder, "all.o"), ["-x", self.kind], ["-fsyntax-only"]
-		)
-		return trial.run(words, self.command)
+		return trial.time(self.reader(headers), self.command)
+
+	def can_read(self, headers: Sequence[str]) -> bool:
+		return trial.run(self.reader(headers), self.command) is not None
+
+	def reader(self, headers: Sequence[str]) -> List[str]:
+		"""The command that reads these headers."""
+		output = os.path.join(self.folder, "all.o")
+		return self.command.change(self.write(headers), output, ["-x", self.kind], ["-fsyntax-only"])
 
 	def try_headers(self, headers: List[str]) -> Weighed:
 		"""Precompile these headers, and compile some sources with and without them."""
 		header = self.write(headers)
 		listed = header + ".d"
 		words = self.command.change(header, header + self.suffix, ["-x", self.kind], ["-MD", "-MF", listed])
-		price = trial.run(words, self.command)
+		price = trial.time(words, self.command)
 		if price is None:
 			return refuse(len(self.tasks), "its headers cannot be precompiled")
 		with open(listed, encoding="utf-8", errors="surrogateescape") as f:
@@ -172,8 +177,8 @@ class Scale:
 		"""The seconds of a source without and with the header, and whether the objects are the same."""
 		command = trial.find_command(task)
 		one, other = (os.path.join(self.folder, name) for name in ("plain.o", "begun.o"))
-		plain = trial.run(command.change(command.source, one), command)
-		begun = trial.run(command.change(command.source, other, ["-include", header]), command)
+		plain = trial.time(command.change(command.source, one), command)
+		begun = trial.time(command.change(command.source, other, ["-include", header]), command)
 		if plain is None or begun is None:
 			return None
 		with open(one, "rb") as f, open(other, "rb") as g:
