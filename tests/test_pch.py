@@ -8,6 +8,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from waflib_extras.pch import record, weighing
+
 HEAD = """\
 def options(opt):
 	opt.load('compiler_c compiler_cxx pch')
@@ -229,7 +231,7 @@ def test_without(waf: Any, project: Any) -> None:
 
 
 def test_a_failure_leaves_a_plain_build(waf: Any, project: Any) -> None:
-	"""A compiler that makes no precompiled header, and a damaged record: the build goes well without."""
+	"""A compiler makes no precompiled header: the build goes well without."""
 	folder = lay_out(project)
 	wrapper = project({"g++": '#!/bin/sh\ncase "$*" in *pch/all*) exit 1;; esac\nexec g++ "$@"\n'}, name="bin") / "g++"
 	wrapper.chmod(0o755)
@@ -237,9 +239,20 @@ def test_a_failure_leaves_a_plain_build(waf: Any, project: Any) -> None:
 	environ["CXX"] = str(wrapper)
 	done = waf(folder, "configure", "build", "--pch=auto", env=environ)
 	assert "could not be made: sources are compiled without it" in done.stdout + done.stderr
-	objects = read_objects(folder)
-	assert len(objects) == 8
-	for damaged in ("{", "[]", '{"format": 1, "targets": []}', '{"format": 1, "targets": {"all cxx": {}}}'):
-		(folder / "build" / "pch.json").write_text(damaged)
-		waf(folder, "build", "--pch=auto")
-		assert read_objects(folder) == objects
+	assert len(read_objects(folder)) == 8
+
+
+@pytest.mark.parametrize(
+	"damaged", ["", "{", "[]", '{"format": 1, "targets": []}', '{"format": 1, "targets": {"all cxx": {}}}']
+)
+def test_a_damaged_record(tmp_path: pathlib.Path, damaged: str) -> None:
+	"""It counts as empty, and the next target that is weighed replaces it."""
+	path = tmp_path / "pch.json"
+	path.write_text(damaged)
+	known = record.Record(str(tmp_path))
+	assert not known.entries
+	weighed = weighing.refuse(5, "a test")
+	known.put("all cxx", "digest", weighed)
+	again = record.Record(str(tmp_path))
+	assert again.find("all cxx", "digest", 5) == weighed
+	assert again.find("all cxx", "another", 5) is None and again.find("all cxx", "digest", 11) is None
