@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Dict, Sequence
+from typing import Dict, List, Sequence
 
 import pytest
 from cache_support import BLANK, PATIENCE, Lab, each
@@ -684,11 +684,14 @@ def test_a_guard_that_something_uses(text: str, option: str, lab: Lab) -> None:
 	assert not found[2].startswith("hit"), found
 
 
-COMMENTED = "/* Generated from TOP/src/p.asn1 */\n#include <stddef.h> // for TOP\nint made;\n"
+COMMENTED = "/* Generated from TOP/src/p.asn1 */\n#include <stddef.h> // for TOP\n#define F(a) \\\n  a\nint made;\n"
+
+
+SETTINGS = pytest.mark.parametrize("settings", [{}, SHARED, {"WAFCC_BASEDIR": "TOP"}], ids=["plain", "switch", "base"])
 
 
 @each
-@pytest.mark.parametrize("settings", [{}, SHARED, {"WAFCC_BASEDIR": "TOP"}], ids=["plain", "switch", "base"])
+@SETTINGS
 def test_a_compile_with_relative_names(cc: str, settings: Dict[str, str], lab: Lab) -> None:
 	"""It needs no map, and what it reads may name its checkout all the same."""
 	make_checkouts(lab, src__x_c='#include "config.h"\n#include "p.tab.h"\n#include "made.h"\nint f = 1;\n')
@@ -711,6 +714,93 @@ def test_a_compile_with_relative_names(cc: str, settings: Dict[str, str], lab: L
 	for text in ("int more;\n", "\n", "/* more */\n"):
 		lab.write(f"{checkout}/build/made.h", COMMENTED.replace("TOP", top) + text)
 		assert share(lab, line % (cc, f"{top}/deeper/inc"), checkout, "build", maps="", **env).startswith("miss"), text
+
+
+def compile_everywhere(lab: Lab, line: str, settings: Dict[str, str], folder: str = "build") -> List[str]:
+	"""What is said of a compile in one checkout, there again, and in the other one."""
+	told = []
+	for checkout in (CHECKOUTS[0], *CHECKOUTS):
+		top = str(lab.folder / checkout)
+		env = {name: value.replace("TOP", top) for name, value in settings.items()}
+		told.append(share(lab, line, checkout, folder, maps="", **env))
+	return told
+
+
+@each
+@SETTINGS
+def test_options_that_name_the_checkout(cc: str, settings: Dict[str, str], lab: Lab) -> None:
+	"""Many builds tell all compiles where the checkout is, and few sources use it. Samba does all of this."""
+	texts = {
+		"plain": "int f = 1;\n",
+		"joining": "#ifndef JOIN\n# define JOIN(a, b) a ## b\n#endif\nint BIN, DIR;\n",
+		"directives": "#ifndef BINDIR\n# define BINDIR BIN ## _ ## DIR\n#endif\n",
+		"using": "const char *f = BINDIR;\n",
+		"joined": "#define JOIN(a, b) a ## b\nconst char *f = JOIN(BIN, DIR);\n",
+		"measuring": "int f = sizeof BINDIR;\n",
+		"asking": "#ifdef BINDIR\nint f;\n#endif\n",
+	}
+	make_checkouts(lab, **{"src__%s_c" % name: text for name, text in texts.items()})
+	for checkout in CHECKOUTS:
+		(lab.folder / checkout / "build" / ("sub%s/deep/inc" % (lab.folder / checkout))).mkdir(parents=True)
+	options = '-O2 -MD -DBINDIR="TOP/bin" -D PREFIX=TOP -IsubTOP/deep/inc -I.'
+	for name in texts:
+		told = compile_everywhere(lab, f"{cc} {options} -c ../src/{name}.c -o {name}.o", settings)
+		assert told[1].startswith("hit"), (name, told)
+		is_same = name in ("plain", "joining", "directives")
+		assert told[2].startswith("hit") == is_same, (name, told)
+		assert is_same or "the checkout's folder, which a word of the command line names, is" in told[2], told
+
+
+@each
+@pytest.mark.parametrize(
+	"option",
+	[
+		"-g3",
+		"-DOTHER=BINDIR",
+		"-DJOIN(a,b)=a##b -DX=BIN -DY=DIR",
+		"-Wall",
+		"-H",
+		"-frecord-gcc-switches",
+		"-save-temps",
+		"-UBINDIR -DBINDIR=f(TOP)",
+	],
+)
+def test_options_that_may_show_the_checkout(cc: str, option: str, lab: Lab) -> None:
+	if cc == "clang" and option.startswith("-frecord"):
+		option = "-frecord-command-line"
+	make_checkouts(lab, src__x_c="static int unused;\nint f(int (*g)(int)) { return g(1); }\n")
+	line = f'{cc} -DBINDIR="TOP/bin" {option} -c ../src/x.c -o x.o'
+	assert not compile_everywhere(lab, line, {})[2].startswith("hit")
+
+
+@SETTINGS
+def test_a_header_in_a_folder_with_the_name_of_the_checkout_amid(settings: Dict[str, str], lab: Lab) -> None:
+	"""A header that is found in such a folder, or by way of it, counts for its own checkout only."""
+	make_checkouts(lab, src__x_c='#include "made.h"\nint f = MADE;\n', src__y_c='#include "../../up.h"\nint f = UP;\n')
+	for checkout in CHECKOUTS:
+		inc = "%s/build/sub%s/deep/inc" % (checkout, lab.folder / checkout)
+		lab.write(f"{inc}/made.h", "#define MADE __LINE__\n")
+		lab.write(f"{checkout}/build/sub{lab.folder / checkout}/up.h", "#define UP 1\n")
+	for name in ("x", "y"):
+		told = compile_everywhere(lab, f"gcc -IsubTOP/deep/inc -c ../src/{name}.c -o {name}.o", settings)
+		assert told[1].startswith("hit") and told[2].startswith("miss"), told
+	# nothing is found there any more: the other checkout has the same
+	for checkout in CHECKOUTS:
+		shutil.rmtree(str(lab.folder / checkout / "build" / "sub"))
+		lab.write(f"{checkout}/src/made.h", "#define MADE 3\n")
+	told = compile_everywhere(lab, "gcc -IsubTOP/deep/inc -c ../src/x.c -o x.o", settings)
+	assert told[2].startswith("hit"), told
+
+
+def test_another_base_makes_another_value(lab: Lab) -> None:
+	"""The command of one folder has another value, and the same place of it in the base: it is not the same command."""
+	make_checkouts(lab, src__x_c="const char *f = BINDIR;\n")
+	top = lab.folder / CHECKOUTS[0]
+	for base, value in ((top, top / "bin"), (top / "build", top / "build" / "bin")):
+		for outcome in ("miss", "hit"):
+			line = f'gcc -DBINDIR="{value}" -c ../src/x.c -o x.o'
+			said = share(lab, line, CHECKOUTS[0], "build", maps="", WAFCC_BASEDIR=str(base))
+			assert said.startswith(outcome), said
 
 
 def test_a_message_that_shows_a_comment(lab: Lab) -> None:

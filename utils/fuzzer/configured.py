@@ -1,7 +1,8 @@
-"""Headers that configuring wrote, which name their checkout, and sources that use what these define, or do not."""
+"""Headers and options that name their checkout, as configuring makes them, and sources that use these, or do not."""
 
 import pathlib
 import re
+import shutil
 from typing import Callable, Dict, List
 
 from .kind import Kind, Special
@@ -17,6 +18,9 @@ DEFINITIONS = (
 	"#define VERSION %d",
 	"/* made in {place} */",
 	"/* {place}",
+	"// made in {place} \\\n   by hand",
+	"#define MORE(a) \\\n  (a)",
+	"#define MADE S ## RC ## DIR",
 	"*/",
 	"#define ALIAS SRCDIR",
 	"#if 0",
@@ -31,6 +35,8 @@ SIZES = (
 	"int v = sizeof JOIN(SRC, DIR);",
 	"int w = sizeof GIVEN;",
 	"int x = sizeof ALIAS;",
+	"int y = sizeof HERE;",
+	"int z = sizeof JOIN(HE, RE);",
 )
 """An object with the name of its checkout is a hit there only. One with the length of the name may hit elsewhere."""
 USES = (
@@ -54,6 +60,14 @@ USES = (
 	"#undef SRCDIR",
 	"#ifdef YY{theirs}_H_INCLUDED\nint t;\n#endif",
 	"const char *u = TEXT(JOIN(YY{theirs}_H_, INCLUDED));",
+	"const char *aa = HERE;",
+	"const char *ab = JOIN(HE, RE);",
+	"const char *ac = MADE;",
+	"#ifdef HERE\nint ad;\n#endif",
+	"#undef HERE\nint ae;",
+	'#if __has_include("deep.h")\n#include "deep.h"\n#endif',
+	'#if __has_include("../deep.h")\n#include "../deep.h"\n#endif',
+	'#if __has_include("../../../deep.h")\n#include "../../../deep.h"\n#endif',
 	'__asm__(".data\\nraw: .incbin \\"config.h\\"\\n.text");',
 )
 GUARD = (
@@ -61,7 +75,17 @@ GUARD = (
 	"#endif /* !YY{guard}_H_INCLUDED */",
 )
 """As bison makes it."""
-JOINS = "#define JOIN_2(a, b) a##b\n#define JOIN(a, b) JOIN_2(a, b)\n#define TEXT_2(a) #a\n#define TEXT(a) TEXT_2(a)\n"
+TEXTS = "#define TEXT_2(a) #a\n#define TEXT(a) TEXT_2(a)\n"
+JOINS = (
+	"#define JOIN_2(a, b) a##b\n#define JOIN(a, b) JOIN_2(a, b)\n",
+	"#ifndef JOIN\n# define JOIN_2(a, b) a ## b\n# define JOIN(a, b) a ## b\n#endif\n",
+	"#define JOIN_2(a, b) a ## b\n#define JOIN(a, b) S ## a ## b\n",
+	"#define JOIN_2(a, b) b\n#define JOIN(a, b) a ## DIR\n",
+	"%:define JOIN_2(a, b) a%:%:b\n#define JOIN(a, b) JOIN_2(a, b)\n",
+	"#define JOIN_2(a, b) x ## a\n#define JO_IN(a, b) a \\\n ## b\n#define JOIN_3(a, b) a ## b\n"
+	"#define JOIN(a, b) JOIN_3(JO_, IN)(a, b)\n",
+)
+"""Macros that join words, some of which nothing names."""
 FLAGS = (
 	"-O1",
 	"-g",
@@ -72,6 +96,13 @@ FLAGS = (
 	"-DGIVEN=1",
 	"-DS=PREFIX",
 	"-include config.h",
+	'-DHERE="{cwd}/src"',
+	"-DHERE={cwd}",
+	"-DHERE=1",
+	'-D HERE="{cwd}:{cwd}"',
+	"-Isub{cwd}/inc",
+	"-isystem sub{cwd}",
+	"-H",
 	"-ansi",
 	"-w",
 )
@@ -98,7 +129,7 @@ class Configured(Kind):
 			text = text.replace("{value}", self.rng.choice(VALUES))
 		else:
 			chosen = self.rng.sample(SIZES, self.rng.randint(0, 1)) + self.rng.sample(USES, self.rng.randint(0, 1))
-			text = "\n".join(['#include "config.h"\n' + JOINS, *chosen, "int last;", ""])
+			text = "\n".join(['#include "config.h"\n' + self.rng.choice(JOINS) + TEXTS, *chosen, "int last;", ""])
 		others = dict(zip(CHECKOUTS, reversed(CHECKOUTS)))
 		checkouts = CHECKOUTS if is_everywhere else [path.name for path in project.some_checkouts()]
 		for checkout in checkouts:
@@ -118,9 +149,30 @@ class Configured(Kind):
 	def rewrite(self, project: Project) -> str:
 		return self.put_into("src/g.c", project, self.rng.random() < 0.7)
 
+	def search(self, project: Project) -> str:
+		"""Make or remove a header in a folder with the name of its checkout amid its own, or in one around that."""
+		checkout = self.rng.choice(CHECKOUTS)
+		place = project.root / checkout
+		around = "sub" + str(place) + self.rng.choice(("", "/inc"))
+		folder = (place / around).parents[self.rng.randint(0, 3)] if self.rng.random() < 0.5 else place / around
+		header = folder / "deep.h"
+		if header.exists():
+			header.unlink()
+			return "no %s" % header
+		if self.rng.random() < 0.3:
+			shutil.rmtree(str(place / "sub"), ignore_errors=True)
+			return "no folders in %s/sub" % checkout
+		if self.rng.random() < 0.3:
+			folder.mkdir(parents=True, exist_ok=True)
+			return "a folder %s" % folder
+		text = "int deep_%d;\n" % self.rng.randint(1, 2)
+		folder.mkdir(parents=True, exist_ok=True)
+		project.write(header, text.encode())
+		return "%s: %r" % (header, text)
+
 	@property
 	def edits(self) -> List[Callable[[Project], str]]:
-		return [self.reconfigure, self.rewrite]
+		return [self.reconfigure, self.rewrite, self.search]
 
 	def draw(self) -> Special:
 		known = (*FLAGS, "-DYY%s_H_INCLUDED" % self.theirs)

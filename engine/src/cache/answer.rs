@@ -33,7 +33,7 @@ use super::store::{Blob, EntryRef};
 use super::tally::{is_of_configure, Counter};
 use super::Cache;
 use crate::bytes::digest::Digest;
-use crate::facts::environment::{Circumstances, Environment, BASES, INPUT, TERMINAL};
+use crate::facts::environment::{Circumstances, Environment, BASES, CHECKOUT, INPUT, TERMINAL};
 use crate::facts::exception::LIBC;
 use crate::facts::fact::Kind;
 use crate::facts::file_view::FileView;
@@ -110,7 +110,14 @@ impl Question {
 
     pub(super) fn place(&self, knows: &Knowledge) -> Place {
         let place = Place::new(&self.folder, knows.bases.iter().map(Vec::as_slice));
-        place.with_known_folders(self.known_folders())
+        place
+            .with_known_folders(self.known_folders())
+            .leaving_amid(knows.left_out.folders)
+    }
+
+    /// The folders whose names the key leaves out, which a fact may have.
+    pub(super) fn checkout_left_out(&self, knows: &Knowledge) -> Option<Bytes> {
+        (!knows.left_out.is_empty()).then(|| self.known_folders().join(&b':'))
     }
 
     pub(super) fn known_folders(&self) -> &[Bytes] {
@@ -130,6 +137,7 @@ impl Question {
             .with(LIBC, for_libc)
             .with(INPUT, Some(input))
             .with(BASES, (!knows.bases.is_empty()).then(|| knows.bases.join(&b':')))
+            .with(CHECKOUT, self.checkout_left_out(knows))
             .with_circumstances(&self.circumstances)
     }
 }

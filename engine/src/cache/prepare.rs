@@ -474,6 +474,7 @@ fn spot(key: &Digest, question: &Question) -> Spot {
     Spot {
         key: *key,
         folder: question.folder.clone(),
+        known_folders: question.known_folders().to_vec(),
     }
 }
 

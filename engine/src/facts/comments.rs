@@ -8,23 +8,25 @@ use std::ops::Range;
 
 use memchr::memmem;
 
+use super::words::{before_splice, joined};
 use crate::observe::access::Bytes;
 
-/// A source without its comments.
+/// A source without its comments. Lines that end with a backslash are joined.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parts {
     /// With the strings that have a parenthesis: as a pragma, they may call a macro.
     pub code: Bytes,
     /// The other strings and characters.
     pub strings: Bytes,
-    /// Where comments are.
+    /// Where comments are in the text.
     pub comments: Vec<Range<usize>>,
 }
 
-/// None if it is not certain where the comments are. In the text, lines that end with a backslash are joined.
+/// None if it is not certain where the comments are.
 pub fn parts(text: &[u8]) -> Option<Parts> {
     // another spelling of the backslash, and what is or is not the end of a line
-    if memmem::find(text, b"??/").is_some() || memchr::memchr(0, text).is_some() || has_lone_return(text) {
+    let is_odd = memmem::find(text, b"??/").is_some() || memchr::memchr(0, text).is_some() || has_lone_return(text);
+    if is_odd || has_split_mark(text) {
         return None;
     }
     let mut kept = Bytes::with_capacity(text.len());
@@ -48,7 +50,7 @@ pub fn parts(text: &[u8]) -> Option<Parts> {
                 if may_be_name(&kept[line..]) {
                     return None;
                 }
-                let size = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                let size = line_size(rest);
                 comments.push(at..at + size);
                 at += size;
                 continue;
@@ -59,13 +61,20 @@ pub fn parts(text: &[u8]) -> Option<Parts> {
             b'\'' if is_in_number(&kept) => return None,
             quote @ (b'"' | b'\'') => {
                 let size = literal(rest, quote)?;
-                if !rest[..size].contains(&b'(') {
-                    strings.extend_from_slice(&rest[..size]);
+                at += size;
+                let whole = joined(&rest[..size]);
+                let literal = whole.as_deref().unwrap_or(&rest[..size]);
+                if literal.contains(&b'(') {
+                    kept.extend_from_slice(literal);
+                } else {
+                    strings.extend_from_slice(literal);
                     kept.extend([quote, quote]);
-                    at += size;
-                    continue;
                 }
-                size
+                continue;
+            }
+            b'\\' if splice(rest) > 0 => {
+                at += splice(rest);
+                continue;
             }
             _ => 1,
         };
@@ -80,6 +89,31 @@ pub fn parts(text: &[u8]) -> Option<Parts> {
         strings,
         comments,
     })
+}
+
+/// The size of a backslash and the end of the line, if there are only blanks between them; otherwise 0.
+fn splice(text: &[u8]) -> usize {
+    let end = memchr::memchr(b'\n', text).unwrap_or(0);
+    let is_splice = before_splice(&text[..end]).is_some_and(<[u8]>::is_empty);
+    if is_splice {
+        end + 1
+    } else {
+        0
+    }
+}
+
+/// The size of the rest of a line, without its end. It goes on after a backslash.
+fn line_size(text: &[u8]) -> usize {
+    let mut ends = memchr::memchr_iter(b'\n', text);
+    ends.find(|end| before_splice(&text[..*end]).is_none())
+        .unwrap_or(text.len())
+}
+
+/// Whether the beginning or the end of a comment is on two lines that are joined.
+fn has_split_mark(text: &[u8]) -> bool {
+    let count = |text: &[u8], mark: &[u8]| memmem::find_iter(text, mark).count();
+    let marks: [&[u8]; 3] = [b"/*", b"*/", b"//"];
+    joined(text).is_some_and(|joined| marks.iter().any(|mark| count(text, mark) != count(&joined, mark)))
 }
 
 /// The size of a string or character, which ends on its line.
@@ -141,12 +175,22 @@ mod tests {
             ("a / b * c", "a / b * c"),
             ("a // R\"\n", "a \n"),
             ("#include <a.h> /* b */\n#if A < 1 // b", "#include <a.h>  \n#if A < 1 "),
+            ("#define A \\\n  b /* c \\\n */ \\ \t\r\nd\ne", "#define A   b   d\ne"),
+            ("a // b \\\nc\nd", "a \nd"),
+            ("wo\\\nrd \"a\\\nb\"", "word \"\""),
+            ("a \\ b\n\\", "a \\ b\n\\"),
         ] {
             assert_eq!(code(text).as_deref(), Some(expected), "{text}");
         }
-        let parts = parts(b"f(\"a\", 'b', \"c(d)\" /* \"e\" */) // g\n").unwrap();
+        let parts = super::parts(b"f(\"a\", 'b', \"c(d)\" /* \"e\" */) // g\n").unwrap();
         assert_eq!(parts.strings, b"\"a\"'b'");
         assert_eq!(parts.comments, [19..28, 30..34]);
+        let parts = super::parts(b"a\\\nb \"c\\\nd\" // e \\\nf\n/* g */").unwrap();
+        assert_eq!(
+            (&parts.code[..], &parts.strings[..]),
+            (&b"ab \"\" \n "[..], &b"\"cd\""[..])
+        );
+        assert_eq!(parts.comments, [12..20, 21..28]);
     }
 
     #[test]
@@ -165,6 +209,11 @@ mod tests {
             "%:include <a/*b>\n*/",
             "import <a/*b>;\n*/",
             "a\0/* b */",
+            "a /\\\n* b */",
+            "/* a *\\\n/ b",
+            "a /\\\n/ b /* c */",
+            "/\\\n/*\n*/",
+            "\"a\\ \nb\"",
         ] {
             assert_eq!(code(text), None, "{text}");
         }

@@ -65,7 +65,7 @@ fn after_directive<'t>(line: &'t [u8], directive: &[u8]) -> Option<&'t [u8]> {
 }
 
 /// No escapes, no trigraphs, no control characters, no end of a comment around it.
-fn is_plain(value: &[u8]) -> bool {
+pub fn is_plain(value: &[u8]) -> bool {
     let is_odd = |byte: &u8| *byte < b' ' || *byte == 0x7f || matches!(byte, b'\\' | b'?' | b'*');
     value.len() <= LONGEST_VALUE && !value.iter().any(is_odd)
 }
@@ -207,7 +207,7 @@ fn kept(text: &[u8], unused: &Unused, folders: &[Bytes]) -> (Bytes, usize) {
 fn without_comments_on(text: &[u8], folders: &[Bytes]) -> (Bytes, usize) {
     let is_plain = |folder: &Bytes| folder.iter().all(|byte| is_of_word(*byte) || b"/.-+".contains(byte));
     let names_any = folders.iter().any(|folder| memmem::find(text, folder).is_some());
-    let known = names_any && folders.iter().all(is_plain) && joined(text).is_none();
+    let known = names_any && folders.iter().all(is_plain);
     let Some(parts) = known.then(|| parts(text)).flatten() else {
         return (text.to_vec(), 0);
     };
@@ -291,6 +291,10 @@ mod tests {
         ] {
             assert_eq!(names_of(text).as_deref(), Some("SRCDIR"), "{text}");
         }
+        let joined = "// in /w/one \\\n\n#define F(a) \\\n  a\n#define SRCDIR \"/w/one\"\n";
+        assert_eq!(names_of(joined).as_deref(), Some("SRCDIR"));
+        let in_comment = "// in /w/one \\\n#define SRCDIR \"/w/one\"\n";
+        assert_eq!(names_of(in_comment).as_deref(), Some(""));
         let both = "#define Z \"/w/one\"\n#define A \"/w/two\"\n";
         assert_eq!(names_of(both).as_deref(), Some("A Z"));
     }
@@ -301,7 +305,6 @@ mod tests {
         for text in [
             "",
             "#define SRCDIR \"/elsewhere\"\n",
-            "// in /w/one \\\n\n#define SRCDIR \"/w/one\"\n",
             "int a; /* in /w/one */ int b;\n",
             "#define SRCDIR \"/w/one\" // a comment\n",
             "#define SRCDIR /* one */ \"/w/one\"\n",

@@ -68,6 +68,8 @@ pub const TERMINAL: &[u8] = b"=terminal";
 pub const INPUT: &[u8] = b"=input";
 /// The same for the base folders.
 pub const BASES: &[u8] = b"=bases";
+/// The same for the known folders, for a command whose key does not have all that its line says of them.
+pub const CHECKOUT: &[u8] = b"=checkout";
 
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 

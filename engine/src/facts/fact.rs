@@ -9,7 +9,7 @@ use std::fmt;
 use rustix::io::Errno;
 
 use super::definitions::Unused;
-use super::environment::BASES;
+use super::environment::{BASES, CHECKOUT};
 use super::exception::LIBC;
 use super::path::{Path, Root};
 use super::processor::PROCESSOR;
@@ -439,6 +439,7 @@ fn shown_name(name: &[u8]) -> std::borrow::Cow<'_, str> {
         PROCESSOR => "the processor".into(),
         LIBC => "what the C library is told".into(),
         BASES => "the checkout's folder, which a source or the result names,".into(),
+        CHECKOUT => "the checkout's folder, which a word of the command line names,".into(),
         name => String::from_utf8_lossy(name),
     }
 }

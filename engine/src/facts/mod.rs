@@ -14,6 +14,7 @@ pub mod file_view;
 pub mod input;
 pub mod instructions;
 pub mod listing;
+pub mod pasting;
 pub mod path;
 pub mod processor;
 pub mod progress;

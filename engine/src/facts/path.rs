@@ -40,7 +40,8 @@ impl Root {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
     pub root: Root,
-    /// Without a slash at its beginning, unless the root is `Absolute`. With one at its end, if it must be a folder.
+    /// Without a slash at its beginning, unless the root is `Absolute`. With one at its end, if it must be a folder. A zero and
+    /// a digit stand for the name of a known folder that is amid the path, if the place leaves these out.
     pub rest: Vec<u8>,
 }
 
@@ -51,6 +52,8 @@ pub struct Place {
     bases: Vec<Vec<u8>>,
     /// Folders that files may name which a command reads: the bases, and others that its command line need not leave out.
     known_folders: Vec<Vec<u8>>,
+    /// Paths leave out the names of known folders that are amid them.
+    leaves_amid: bool,
 }
 
 /// How many bases a path can tell apart: those that a user may set (`MOST_FOLDERS`), and those that are found.
@@ -65,7 +68,14 @@ impl Place {
             folder: plain(folder),
             bases: bases.filter(|base| base.len() > 1 && base[0] == b'/').collect(),
             known_folders: Vec::new(),
+            leaves_amid: false,
         }
+    }
+
+    /// For a command whose key leaves the names of known folders out of paths that have them amid others.
+    pub fn leaving_amid(mut self, leaves_amid: bool) -> Place {
+        self.leaves_amid = leaves_amid;
+        self
     }
 
     pub fn with_known_folders(mut self, folders: &[Vec<u8>]) -> Place {
@@ -88,17 +98,24 @@ impl Place {
     /// A path as a process in the folder `at` gave it.
     pub fn path(&self, at: &Path, given: &[u8]) -> Path {
         if given.first() == Some(&b'/') {
-            return self.rooted(tidy(given));
+            return self.left_out(self.rooted(tidy(given)));
         }
         let separator: &[u8] = if at.rest.is_empty() || at.rest.ends_with(b"/") {
             b""
         } else {
             b"/"
         };
-        Path {
+        self.left_out(Path {
             root: at.root,
             rest: tidy(&[at.rest.as_slice(), separator, given].concat()),
+        })
+    }
+
+    fn left_out(&self, mut path: Path) -> Path {
+        if self.leaves_amid {
+            path.rest = without_amid(&path.rest, &self.known_folders).unwrap_or(path.rest);
         }
+        path
     }
 
     /// In the innermost base, if one base is in another.
@@ -171,7 +188,22 @@ impl Place {
         if path.root != Root::Absolute && !path.rest.is_empty() && !name.ends_with(b"/") {
             name.push(b'/');
         }
-        name.extend_from_slice(&path.rest);
+        self.write_rest(path, name);
+    }
+
+    fn write_rest(&self, path: &Path, name: &mut Vec<u8>) {
+        let mut rest = &path.rest[..];
+        // No name in a file system has a zero.
+        while let Some(at) = memchr::memchr(0, rest).filter(|_| self.leaves_amid) {
+            name.extend_from_slice(&rest[..at]);
+            let number = rest
+                .get(at + 1)
+                .map_or(usize::MAX, |digit| usize::from(digit.wrapping_sub(b'0')));
+            let folder = self.known_folders.get(number);
+            name.extend_from_slice(folder.map_or(b"/no-known-folder", Vec::as_slice));
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+        name.extend_from_slice(rest);
     }
 
     pub fn absolute(&self, path: &Path) -> Vec<u8> {
@@ -183,7 +215,11 @@ impl Place {
     /// The path as it was given, for people.
     pub fn show(&self, path: &Path) -> String {
         let name = match path.root {
-            Root::Folder if !path.rest.is_empty() => path.rest.clone(),
+            Root::Folder if !path.rest.is_empty() => {
+                let mut name = Vec::new();
+                self.write_rest(path, &mut name);
+                name
+            }
             _ => self.absolute(path),
         };
         String::from_utf8_lossy(&name).into_owned()
@@ -198,6 +234,37 @@ impl Path {
             rest: Vec::new(),
         }
     }
+
+    /// The name of a known folder is left out amid it.
+    pub fn leaves_amid(&self) -> bool {
+        self.rest.contains(&0)
+    }
+}
+
+/// A path with a zero and a digit for each of these folders whose whole name is in it, but not at its beginning. None if there
+/// is none.
+pub fn without_amid(path: &[u8], folders: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let mut kept = Vec::with_capacity(path.len());
+    let mut at = 0;
+    let mut is_found = false;
+    while at < path.len() {
+        let here = &path[at..];
+        let around = (b'0'..=b'9').zip(folders).filter(|(_, folder)| {
+            at > 0 && folder.starts_with(b"/") && folder.len() > 1 && below(folder, here).is_some()
+        });
+        match around.max_by_key(|(_, folder)| folder.len()) {
+            Some((digit, folder)) => {
+                kept.extend([0, digit]);
+                at += folder.len();
+                is_found = true;
+            }
+            None => {
+                kept.push(path[at]);
+                at += 1;
+            }
+        }
+    }
+    is_found.then_some(kept)
 }
 
 impl fmt::Display for Path {
@@ -375,6 +442,45 @@ mod tests {
                 expected.trim_end_matches('/'),
                 "{given}"
             );
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_known_folder_amid_a_path_moves_with_the_checkout() {
+        let place = |folder: &[u8]| {
+            let known = [folder.to_vec(), [folder, b"/sub"].concat()];
+            Place::new(b"/build", None)
+                .with_known_folders(&known)
+                .leaving_amid(true)
+        };
+        let (one, other) = (place(b"/home/one"), place(b"/v"));
+        for (given, there) in [
+            ("inc/home/one/x.h", "/build/inc/v/x.h"),
+            ("../inc//home/one/../../x.h", "/build/../inc/v/../../x.h"),
+            ("inc/home/one", "/build/inc/v"),
+            ("inc/home/one/sub/x.h", "/build/inc/v/sub/x.h"),
+            ("a/home/one/b/home/one/x.h", "/build/a/v/b/v/x.h"),
+            ("/opt/home/one/x.h", "/opt/v/x.h"),
+            // these stay as they are
+            ("inc/home/ones/x.h", "/build/inc/home/ones/x.h"),
+            ("home/one/x.h", "/build/home/one/x.h"),
+            ("/home/one/x.h", "/home/one/x.h"),
+        ] {
+            let path = one.path(&Path::here(), given.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&other.absolute(&path)), there, "{given}");
+            assert_eq!(
+                one.absolute(&path),
+                one.absolute(&one.path(&Path::here(), &one.absolute(&path)))
+            );
+            assert_eq!(path.leaves_amid(), there.contains("/v"), "{given}");
+        }
+        // a stranger's entry
+        for rest in [&b"a\0"[..], b"a\09/x", b"a\0/x"] {
+            let path = Path {
+                root: Root::Folder,
+                rest: rest.to_vec(),
+            };
+            assert!(one.absolute(&path).starts_with(b"/build/a/no-known-folder"));
         }
     }
 

@@ -10,6 +10,7 @@ use rustc_hash::FxHasher;
 
 use super::comments::{parts, Parts};
 use super::compared_times::is_made_by_tools;
+use super::pasting::Pasting;
 use crate::observe::access::Bytes;
 
 /// What compilers define themselves consists of these words, and a macro may combine them with others.
@@ -29,6 +30,8 @@ pub struct Vocabulary {
     code: Box<[u32]>,
     /// Those of strings, which can only name a macro.
     strings: Box<[u32]>,
+    /// What its macros combine.
+    pub pasting: Pasting,
     /// Its source may have a file taken as it is, or is no text.
     pub takes_raw: bool,
 }
@@ -36,16 +39,24 @@ pub struct Vocabulary {
 impl Vocabulary {
     pub fn of(text: &[u8]) -> Vocabulary {
         let joined = joined(text);
-        let (code, strings) = match parts(joined.as_deref().unwrap_or(text)) {
-            Some(Parts { code, strings, .. }) => (hashes(words(&code)), hashes(words(&strings))),
-            None => (
-                hashes(words(text).chain(words(joined.as_deref().unwrap_or_default()))),
-                [].into(),
-            ),
+        let (code, strings, pasting) = match parts(joined.as_deref().unwrap_or(text)) {
+            Some(Parts { code, strings, .. }) => {
+                let pasting = Pasting::of(&code);
+                (hashes(pasting.usable_words(&code)), hashes(words(&strings)), pasting)
+            }
+            None => {
+                let all = words(text).chain(words(joined.as_deref().unwrap_or_default()));
+                (
+                    hashes(all),
+                    [].into(),
+                    Pasting::of_unclear(joined.as_deref().unwrap_or(text)),
+                )
+            }
         };
         let mut vocabulary = Vocabulary {
             code,
             strings,
+            pasting,
             takes_raw: is_made_by_tools(text) || memmem::find(text, b".include").is_some(),
         };
         vocabulary.takes_raw |= RAW.iter().any(|word| vocabulary.has(word));
@@ -56,6 +67,7 @@ impl Vocabulary {
     pub fn of_line(line: &[Bytes]) -> Vocabulary {
         Vocabulary {
             code: hashes(line.iter().flat_map(|word| words(word))),
+            pasting: Pasting::of_unclear(&line.concat()),
             ..Vocabulary::default()
         }
     }
@@ -66,7 +78,11 @@ impl Vocabulary {
     }
 
     pub fn has_in_code(&self, word: &[u8]) -> bool {
-        self.code.binary_search(&hash(word)).is_ok()
+        self.has_hash(hash(word))
+    }
+
+    fn has_hash(&self, hash: u32) -> bool {
+        self.code.binary_search(&hash).is_ok()
     }
 }
 
@@ -93,17 +109,36 @@ fn hash(word: &[u8]) -> u32 {
     (hasher.finish() >> 32) as u32
 }
 
-/// Whether `##` can make the name of a macro of two or more words that there are.
-pub fn can_be_composed(macro_name: &[u8], has: impl Fn(&[u8]) -> bool) -> bool {
-    let size = macro_name.len();
-    // Whether words make the name up to each place.
-    let mut is_made = vec![false; size + 1];
-    is_made[0] = true;
-    for end in 1..=size {
-        let is_there = |word: &[u8]| word.len() < size && (is_predefined(word) || has(word));
-        is_made[end] = (0..end).any(|start| is_made[start] && is_there(&macro_name[start..end]));
+/// The words of several texts. Of most words that are in none, this is known at once.
+pub struct AllWords<'v> {
+    all: Vec<&'v Vocabulary>,
+    /// One bit for each beginning of a hash.
+    beginnings: Vec<u64>,
+}
+
+/// So many bits of a hash are looked at first.
+const BITS: u32 = 20;
+
+impl<'v> AllWords<'v> {
+    pub fn of(all: Vec<&'v Vocabulary>) -> AllWords<'v> {
+        let mut beginnings = vec![0_u64; (1 << BITS) / 64];
+        for hash in all.iter().flat_map(|vocabulary| &vocabulary.code) {
+            let bit = beginning(*hash);
+            beginnings[bit / 64] |= 1 << (bit % 64);
+        }
+        AllWords { all, beginnings }
     }
-    is_made[size]
+
+    pub fn has_in_code(&self, word: &[u8]) -> bool {
+        let hash = hash(word);
+        let bit = beginning(hash);
+        let may_be = self.beginnings[bit / 64] & 1 << (bit % 64) != 0;
+        may_be && self.all.iter().any(|vocabulary| vocabulary.has_hash(hash))
+    }
+}
+
+fn beginning(hash: u32) -> usize {
+    (hash >> (u32::BITS - BITS)) as usize
 }
 
 /// Whether the last word of which `##` makes a name may be an end of this end of it.
@@ -112,7 +147,7 @@ pub fn can_end(end: &[u8], has: impl Fn(&[u8]) -> bool) -> bool {
 }
 
 /// Numbers may be those of lines, and of `__COUNTER__`.
-fn is_predefined(word: &[u8]) -> bool {
+pub fn is_predefined(word: &[u8]) -> bool {
     word[0].is_ascii_digit()
         || PREDEFINED.iter().any(|known| known.as_bytes() == word)
         || PREDEFINED_HEADS.iter().any(|head| word.starts_with(head))
@@ -153,7 +188,7 @@ mod tests {
 
     #[test]
     fn each_word_of_a_text_is_known_and_no_part_of_one() {
-        let text = "#define A_1(x) x##b2 // see\n\"quoted\"\nwo\\\nrd C\u{e9}D /* as said */\n";
+        let text = "#define A_1(x) x##b2 // see\nA_1(c)\n\"quoted\"\nwo\\\nrd C\u{e9}D /* as said */\n";
         let words = ["define", "A_1", "x", "b2", "quoted", "word", "C", "D"];
         let in_comments = ["see", "as", "said"];
         let vocabulary = Vocabulary::of(text.as_bytes());
@@ -184,21 +219,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_can_be_made_of_the_words_that_there_are() {
-        let can = |name: &str, text: &str| {
-            let vocabulary = Vocabulary::of(text.as_bytes());
-            can_be_composed(name.as_bytes(), |word| vocabulary.has_in_code(word))
-        };
-        assert!(can("SRCDIR", "_Pragma(\"f(SRC, DIR)\")"));
-        assert!(!can("SRCDIR", "SRC \"DIR\" /* DIR */ SRCDIR"));
-        assert!(can("SRCDIR", "SRC DIR"));
-        assert!(can("SRCDIR", "S DIR RC"));
-        assert!(can("SRC_2", "SRC_"));
-        assert!(can("SRCUL", "SRC"));
-        assert!(can("SRC__x", "SRC"));
-        assert!(!can("SRCDIR", "SRC SRCDIRS _SRCDIR IR srcdir DIR2"));
-        assert!(!can("SRCDIR", ""));
-        assert!(!can("L", ""));
+    fn the_words_of_several_texts_are_known() {
+        let all = ["#define A_1(x) x##b2\n", "SRC \"DIR\"", ""].map(|text| Vocabulary::of(text.as_bytes()));
+        let words = AllWords::of(all.iter().collect());
+        for word in ["define", "x", "b2", "SRC"] {
+            assert!(words.has_in_code(word.as_bytes()), "{word}");
+        }
+        // A macro that joins words is named by nothing here.
+        for word in ["A_1", "DIR", "b", ""] {
+            assert!(!words.has_in_code(word.as_bytes()), "{word}");
+        }
     }
 
     #[test]

@@ -11,9 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use memchr::memmem;
-
 use super::language::Language;
+use super::left_out::{Hidden, LeftOut};
 use super::line::{Kind, Line, Target, Word};
 use super::macros;
 use super::options::Stage;
@@ -114,8 +113,11 @@ pub struct Knowledge {
     pub declared: Option<Bytes>,
     /// What it prints besides messages.
     pub prints: Prints,
-    /// The words of the command line of a compile in whose result only those macros show that are used.
+    /// The words of the command line of a compile in whose result only those macros show that are used, without those that
+    /// the key does not have as they are.
     pub words: Option<Vec<Bytes>>,
+    /// What the key leaves out that may still show in the result.
+    pub left_out: LeftOut,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,6 +216,7 @@ impl Action {
                 }),
                 prints: Prints::Messages,
                 words: None,
+                left_out: LeftOut::default(),
             },
         })
     }
@@ -223,8 +226,9 @@ impl Action {
         let (expanded, line, outputs) = understand(call, read)?;
         let folder = call.told_folder(&line);
         let bases = sharing::bases(&line, folder, call.bases);
+        let hidden = Hidden::of(&line, &expanded, call.known_folders);
         Ok(Action {
-            key: key(call, &line, &outputs, &bases, folder),
+            key: key(call, &line, &outputs, &bases, folder, &hidden),
             source: Some(line.source.clone()),
             knows: Knowledge {
                 compiler: Some(line.compiler),
@@ -247,8 +251,9 @@ impl Action {
                 prints: outputs::prints(&line),
                 words: match call.known_folders {
                     [] => None,
-                    _ => macros::only_used_count(&line, &expanded).then_some(expanded),
+                    _ => macros::only_used_count(&line, &expanded).then(|| hidden.others(expanded)),
                 },
+                left_out: hidden.left_out(),
             },
         })
     }
@@ -513,7 +518,7 @@ impl Text {
     }
 }
 
-fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[u8]) -> Digest {
+fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[u8], hidden: &Hidden) -> Digest {
     let mut text = Text::default();
     text.add(VERSION);
     text.add(call.program.as_os_str().as_encoded_bytes());
@@ -522,9 +527,9 @@ fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[
     for word in &line.words {
         text.add(&word.option);
         text.add(&[u8::from(word.apart)]);
-        match searches_nothing(word, call, line) {
-            true => text.add(sharing::NOTHING),
-            false => text.add(&sharing::tokened(&word.operand, word.kind, bases)),
+        match hidden.operand(word) {
+            Some(operand) => text.add(operand),
+            None => text.add(&sharing::tokened(&word.operand, word.kind, bases)),
         }
     }
     for output in outputs {
@@ -549,36 +554,6 @@ fn key(call: &Call, line: &Line, outputs: &[Output], bases: &[Bytes], folder: &[
         sharing::nesting(bases).iter().for_each(|how| text.add(how));
     }
     Digest::of(&text.0)
-}
-
-/// Options by which a compiler searches a folder for headers. If there is no such folder, they have no effect.
-const SEARCHING: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
-/// Options that print or record the folders of the command line.
-const TELLING_ALL: [&[u8]; 6] = [
-    b"-v",
-    b"-H",
-    b"-Wmissing-include",
-    b"-Weverything",
-    b"-frecord",
-    b"-grecord",
-];
-
-/// Whether a word has a checkout's name in it and names a folder that is not there: `-I src/home/me/project/inc`. Some build
-/// systems take an absolute path for a relative one.
-fn searches_nothing(word: &Word, call: &Call, line: &Line) -> bool {
-    let holds = |folder: &Bytes| memmem::find(&word.operand, folder).is_some();
-    let is_amid = SEARCHING.contains(&&word.option[..])
-        && !word.operand.starts_with(b"/")
-        && call.known_folders.iter().any(holds);
-    let tells = |word: &Word| {
-        let whole = [&word.option[..], &word.operand].concat();
-        TELLING_ALL.iter().any(|option| whole.starts_with(option))
-    };
-    if !is_amid || line.stage != Stage::Object || line.has_others() || line.words.iter().any(tells) {
-        return false;
-    }
-    let path = Path::new(OsStr::from_bytes(call.folder)).join(OsStr::from_bytes(&word.operand));
-    fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 #[cfg(test)]

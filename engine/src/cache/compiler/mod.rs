@@ -7,6 +7,7 @@
 pub mod action;
 pub mod elsewhere;
 pub mod language;
+pub mod left_out;
 pub mod line;
 pub mod macros;
 pub mod neutral;

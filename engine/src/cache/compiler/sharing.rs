@@ -20,8 +20,6 @@ use crate::observe::access::Bytes;
 
 /// Stands for a base in a key, before its number. No argument contains a zero byte.
 const TOKEN: &[u8] = b"\0base";
-/// What stands in a key for a folder that is searched and is not there.
-pub const NOTHING: &[u8] = b"\0-";
 /// Maps prefixes in everything that a compiler writes.
 pub const OPTION: &[u8] = b"-ffile-prefix-map=";
 

@@ -26,6 +26,8 @@ const MOST_REFUSALS: usize = 10_000;
 pub struct Spot {
     pub key: Digest,
     pub folder: Bytes,
+    /// Their names may be left out of the key.
+    pub known_folders: Vec<Bytes>,
 }
 
 /// A folder that is removed with its value.
@@ -212,6 +214,7 @@ mod tests {
         Spot {
             key: Digest::of(name.as_bytes()),
             folder: b"/f".to_vec(),
+            known_folders: Vec::new(),
         }
     }
 

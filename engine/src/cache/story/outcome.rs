@@ -12,7 +12,7 @@ use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Dependence, Fate, How, Made, Observation, PathState, Statuses};
 use crate::facts::clang_header;
-use crate::facts::environment::{is_silent, BASES, INPUT};
+use crate::facts::environment::{is_silent, BASES, CHECKOUT, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status_of_name;
@@ -54,7 +54,7 @@ impl Analysis<'_, '_, '_> {
             }
         }
         let bases: Arc<[Bytes]> = self.view.place.bases().into();
-        let mut left_out = Vec::new();
+        let mut may_leave_out = false;
         if self.compares_times(&observations) {
             self.add_statuses(&mut facts, None)?;
         } else if self.statuses_count(&observations) {
@@ -63,15 +63,20 @@ impl Analysis<'_, '_, '_> {
                 header => self.add_statuses(&mut facts, header.as_ref())?,
             }
         } else {
-            left_out = self.leave_out_unread(&mut facts, &files);
+            may_leave_out = true;
         }
+        let unread = self.leave_out_unread(&mut facts, &files, may_leave_out);
         let twins = if self.some_compile { files } else { BTreeMap::new() };
         for paths in twins.values() {
             self.add_twins(paths, &mut facts)?;
         }
-        if self.may_name_base(&observations, &bases, &left_out) {
-            let value = self.view.environment.value(BASES).map(<[u8]>::to_vec);
-            let name = BASES.to_vec();
+        let named = [
+            (self.may_name_base(&observations, &bases, &unread.headers), BASES),
+            (unread.names_checkout, CHECKOUT),
+        ];
+        for (_, name) in named.into_iter().filter(|(is_named, _)| *is_named) {
+            let value = self.view.environment.value(name).map(<[u8]>::to_vec);
+            let name = name.to_vec();
             facts.push(Fact::Variable { name, value });
         }
         let mut dependence = Dependence { facts, outputs };

@@ -15,9 +15,10 @@ use memchr::memmem;
 use super::Analysis;
 use crate::bytes::digest::Digest;
 use crate::facts::definitions::{as_name, find_unused, Unused};
-use crate::facts::fact::Fact;
+use crate::facts::fact::{Fact, Kind};
+use crate::facts::pasting::{Joiners, Pasting};
 use crate::facts::path::{below, Path, Root};
-use crate::facts::words::{can_be_composed, can_end, Vocabulary};
+use crate::facts::words::{can_end, AllWords, Vocabulary};
 use crate::facts::world::Form;
 use crate::observe::access::Bytes;
 
@@ -27,53 +28,89 @@ fn is_near(paths: &[Path], folders: &[Bytes]) -> bool {
     paths.iter().any(|path| path.root != Root::Absolute || is_in_one(path))
 }
 
+/// Whether something is there whose path leaves out a folder's name amid it, other than a folder. It may show in the result.
+fn is_found_amid(fact: &Fact) -> bool {
+    let is_nothing = matches!(fact, Fact::Absent { .. } | Fact::There { kind: Kind::Folder, .. });
+    !is_nothing && fact.path().is_some_and(Path::leaves_amid)
+}
+
 /// The paths by which files of each content were read.
 pub(super) type Read = BTreeMap<Digest, Vec<Path>>;
 
+/// What was found about names of the checkout.
+#[derive(Default)]
+pub(super) struct Unread {
+    /// The files whose facts leave out some of them.
+    pub headers: Vec<Path>,
+    /// What the key leaves out of the command line shows in the result, or may show.
+    pub names_checkout: bool,
+}
+
+/// A header, the paths by which it was read, and what it says of the checkout.
+type Telling<'r> = (&'r Digest, &'r [Path], Unused);
+
 impl Analysis<'_, '_, '_> {
-    /// Replaces the facts about such headers, whose paths are returned.
-    pub(super) fn leave_out_unread(&mut self, facts: &mut [Fact], read: &Read) -> Vec<Path> {
-        let folders: Arc<[Bytes]> = self.view.place.known_folders().into();
-        let Some(words) = self.knowledge.words.filter(|_| !folders.is_empty() && self.all_compile) else {
-            return Vec::new();
+    /// Replaces the facts about headers that say of the checkout what nothing uses, if `may_leave_out`, and looks at what the
+    /// key has left out.
+    pub(super) fn leave_out_unread(&mut self, facts: &mut [Fact], read: &Read, may_leave_out: bool) -> Unread {
+        let left_out = self.knowledge.left_out;
+        let mut unread = Unread {
+            headers: Vec::new(),
+            names_checkout: left_out.folders && facts.iter().any(is_found_amid),
         };
+        let headers = match may_leave_out {
+            true => self.telling_headers(read),
+            false => Vec::new(),
+        };
+        if headers.is_empty() && left_out.macros.is_empty() {
+            return unread;
+        }
+        let Some(vocabularies) = self.vocabularies(read) else {
+            unread.names_checkout |= !left_out.macros.is_empty();
+            return unread;
+        };
+        let all = AllWords::of(vocabularies.iter().map(|(_, vocabulary)| &**vocabulary).collect());
+        let has = |word: &[u8]| all.has_in_code(word);
+        let pastings: Vec<&Pasting> = vocabularies.iter().map(|(_, vocabulary)| &vocabulary.pasting).collect();
+        let joiners = Joiners::of(&pastings, &has);
+        let is_used = |name: &Bytes, own: Option<&Digest>| {
+            let mut others = vocabularies.iter().filter(|(of, _)| own.is_none() || *of != own);
+            others.any(|(_, vocabulary)| vocabulary.has(name)) || joiners.make(name, &has)
+        };
+        unread.names_checkout |= left_out.macros.iter().any(|name| is_used(name, None));
+        for (digest, paths, unused) in headers {
+            let mut guards = unused.guard.iter();
+            let is_free = !unused.macros.iter().any(|name| is_used(name, Some(digest)))
+                && !guards.any(|guard| can_end(&guard.after, has) || self.is_in_others(&guard.after, read, digest));
+            if is_free && self.replace(facts, paths, &unused) {
+                unread.headers.extend(paths.iter().cloned());
+            }
+        }
+        unread
+    }
+
+    /// The headers that name the checkout where it may be left out.
+    fn telling_headers<'r>(&mut self, read: &'r Read) -> Vec<Telling<'r>> {
+        let folders: Arc<[Bytes]> = self.view.place.known_folders().into();
+        if folders.is_empty() || self.knowledge.words.is_none() || !self.all_compile {
+            return Vec::new();
+        }
         let in_names: Arc<[Bytes]> = folders.iter().map(|folder| as_name(folder)).collect();
         let mut headers = Vec::new();
         for (digest, paths) in read.iter().filter(|(_, paths)| is_near(paths, &folders)) {
             let (view, path) = (&mut *self.view, &paths[0]);
             if view.names_any(path, Form::AsItIs, &folders) || view.names_any(path, Form::AsMacro, &in_names) {
                 let unused = self.unused_of(*digest, paths, &folders);
-                headers.extend(unused.map(|unused| (digest, paths, unused)));
+                headers.extend(unused.map(|unused| (digest, &paths[..], unused)));
             }
         }
-        let vocabularies = match headers.is_empty() {
-            true => None,
-            false => self.vocabularies(words, read),
-        };
-        let Some(vocabularies) = vocabularies else {
-            return Vec::new();
-        };
-        let mut left_out = Vec::new();
-        for (digest, paths, unused) in headers {
-            let has = |word: &[u8]| vocabularies.iter().any(|(_, vocabulary)| vocabulary.has_in_code(word));
-            let is_used = |name: &Bytes| {
-                let mut others = vocabularies.iter().filter(|(of, _)| *of != Some(digest));
-                others.any(|(_, vocabulary)| vocabulary.has(name)) || can_be_composed(name, has)
-            };
-            let mut guards = unused.guard.iter();
-            let is_free = !unused.macros.iter().any(is_used)
-                && !guards
-                    .any(|guard| can_end(&guard.after, has) || self.is_in_others(&guard.after, words, read, digest));
-            if is_free && self.replace(facts, paths, &unused) {
-                left_out.extend(paths.iter().cloned());
-            }
-        }
-        left_out
+        headers
     }
 
     /// Whether the end of a guard's name is in another file, or on the command line. The guard has other names in other
     /// checkouts, and this end in all of them.
-    fn is_in_others(&mut self, end: &[u8], words: &[Bytes], read: &Read, own: &Digest) -> bool {
+    fn is_in_others(&mut self, end: &[u8], read: &Read, own: &Digest) -> bool {
+        let words = self.knowledge.words.unwrap_or_default();
         let holds = |text: &[u8]| memmem::find(text, end).is_some();
         let mut others = read.iter().filter(|(digest, _)| *digest != own);
         words.iter().any(|word| holds(word))
@@ -94,12 +131,9 @@ impl Analysis<'_, '_, '_> {
     }
 
     /// The words of the command line, and those of each file that was read. None if a file does not tell all its words, or
-    /// takes another file as it is.
-    fn vocabularies<'r>(
-        &mut self,
-        words: &[Bytes],
-        read: &'r Read,
-    ) -> Option<Vec<(Option<&'r Digest>, Arc<Vocabulary>)>> {
+    /// takes another file as it is, or if not only words count.
+    fn vocabularies<'r>(&mut self, read: &'r Read) -> Option<Vec<(Option<&'r Digest>, Arc<Vocabulary>)>> {
+        let words = self.knowledge.words.filter(|_| self.all_compile)?;
         let mut all = vec![(None, Arc::new(Vocabulary::of_line(words)))];
         for (digest, paths) in read {
             all.push((Some(digest), self.view.vocabulary(&paths[0])?));
