@@ -250,7 +250,7 @@ impl Cache {
             started: ended.started,
             // A message may show any line of a source, comments included.
             words: knows.words.as_deref().filter(|_| is_silent),
-            left_out: &knows.left_out,
+            macros: &knows.left_out.macros,
         };
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
             return Err(UnstoredReason::DriverDiffers.into());

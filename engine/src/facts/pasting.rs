@@ -60,12 +60,12 @@ impl Pasting {
         }
         let mut found = Pasting::default();
         for line in code.split(|byte| *byte == b'\n') {
-            match (directive(line), memmem::find(line, b"##")) {
-                (Some((b"define", rest)), Some(_)) => match Paster::of(rest) {
+            let joining = directive(line).filter(|_| memmem::find(line, b"##").is_some());
+            if let Some((b"define", rest)) = joining {
+                match Paster::of(rest) {
                     Some(paster) => found.pasters.push(paster),
                     None => return Pasting::of_unclear(code),
-                },
-                _ => {}
+                }
             }
         }
         found

@@ -78,6 +78,10 @@ impl Place {
         self
     }
 
+    pub fn leaves_amid(&self) -> bool {
+        self.leaves_amid
+    }
+
     pub fn with_known_folders(mut self, folders: &[Vec<u8>]) -> Place {
         self.known_folders = folders.to_vec();
         self

@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cache::compiler::left_out::LeftOut;
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::path::{split, Path};
 use crate::facts::status::Stamp;
@@ -89,8 +88,8 @@ pub struct Knowledge<'a> {
     pub started: Stamp,
     /// The words of its command line, if only those macros show in its result that it uses.
     pub words: Option<&'a [Bytes]>,
-    /// What its key leaves out of its command line.
-    pub left_out: &'a LeftOut,
+    /// Macros that its command line defines, with values that its key leaves out.
+    pub macros: &'a [Bytes],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -53,20 +53,20 @@ impl Analysis<'_, '_, '_> {
     /// Replaces the facts about headers that say of the checkout what nothing uses, if `may_leave_out`, and looks at what the
     /// key has left out.
     pub(super) fn leave_out_unread(&mut self, facts: &mut [Fact], read: &Read, may_leave_out: bool) -> Unread {
-        let left_out = self.knowledge.left_out;
+        let macros = self.knowledge.macros;
         let mut unread = Unread {
             headers: Vec::new(),
-            names_checkout: left_out.folders && facts.iter().any(is_found_amid),
+            names_checkout: self.view.place.leaves_amid() && facts.iter().any(is_found_amid),
         };
         let headers = match may_leave_out {
             true => self.telling_headers(read),
             false => Vec::new(),
         };
-        if headers.is_empty() && left_out.macros.is_empty() {
+        if headers.is_empty() && macros.is_empty() {
             return unread;
         }
         let Some(vocabularies) = self.vocabularies(read) else {
-            unread.names_checkout |= !left_out.macros.is_empty();
+            unread.names_checkout |= !macros.is_empty();
             return unread;
         };
         let all = AllWords::of(vocabularies.iter().map(|(_, vocabulary)| &**vocabulary).collect());
@@ -77,7 +77,7 @@ impl Analysis<'_, '_, '_> {
             let mut others = vocabularies.iter().filter(|(of, _)| own.is_none() || *of != own);
             others.any(|(_, vocabulary)| vocabulary.has(name)) || joiners.make(name, &has)
         };
-        unread.names_checkout |= left_out.macros.iter().any(|name| is_used(name, None));
+        unread.names_checkout |= macros.iter().any(|name| is_used(name, None));
         for (digest, paths, unused) in headers {
             let mut guards = unused.guard.iter();
             let is_free = !unused.macros.iter().any(|name| is_used(name, Some(digest)))
