@@ -35,8 +35,6 @@ SIZES = (
 	"int v = sizeof JOIN(SRC, DIR);",
 	"int w = sizeof GIVEN;",
 	"int x = sizeof ALIAS;",
-	"int y = sizeof HERE;",
-	"int z = sizeof JOIN(HE, RE);",
 )
 """An object with the name of its checkout is a hit there only. One with the length of the name may hit elsewhere."""
 USES = (
@@ -60,15 +58,18 @@ USES = (
 	"#undef SRCDIR",
 	"#ifdef YY{theirs}_H_INCLUDED\nint t;\n#endif",
 	"const char *u = TEXT(JOIN(YY{theirs}_H_, INCLUDED));",
-	"const char *aa = HERE;",
-	"const char *ab = JOIN(HE, RE);",
-	"const char *ac = MADE;",
-	"#ifdef HERE\nint ad;\n#endif",
-	"#undef HERE\nint ae;",
+	"const char *aa = MADE;",
+	'__asm__(".data\\nraw: .incbin \\"config.h\\"\\n.text");',
+)
+USES_OF_OPTIONS = (
+	"const char *a = HERE;",
+	"const char *b = JOIN(HE, RE);",
+	"int c = sizeof HERE;",
+	"#ifdef HERE\nint d;\n#endif",
+	"#undef HERE\nint e;",
 	'#if __has_include("deep.h")\n#include "deep.h"\n#endif',
 	'#if __has_include("../deep.h")\n#include "../deep.h"\n#endif',
 	'#if __has_include("../../../deep.h")\n#include "../../../deep.h"\n#endif',
-	'__asm__(".data\\nraw: .incbin \\"config.h\\"\\n.text");',
 )
 GUARD = (
 	"#ifndef YY{guard}_H_INCLUDED\n# define YY{guard}_H_INCLUDED",
@@ -96,16 +97,19 @@ FLAGS = (
 	"-DGIVEN=1",
 	"-DS=PREFIX",
 	"-include config.h",
+	"-H",
+	"-ansi",
+	"-w",
+)
+NAMING = (
 	'-DHERE="{cwd}/src"',
 	"-DHERE={cwd}",
 	"-DHERE=1",
 	'-D HERE="{cwd}:{cwd}"',
 	"-Isub{cwd}/inc",
 	"-isystem sub{cwd}",
-	"-H",
-	"-ansi",
-	"-w",
 )
+"""What names the checkout, in the command line."""
 
 
 class Configured(Kind):
@@ -128,7 +132,8 @@ class Configured(Kind):
 			text = "\n".join(self.chosen).replace("%d", str(self.rng.randint(1, 2)))
 			text = text.replace("{value}", self.rng.choice(VALUES))
 		else:
-			chosen = self.rng.sample(SIZES, self.rng.randint(0, 1)) + self.rng.sample(USES, self.rng.randint(0, 1))
+			uses = self.rng.choice((USES, USES_OF_OPTIONS))
+			chosen = self.rng.sample(SIZES, self.rng.randint(0, 1)) + self.rng.sample(uses, self.rng.randint(0, 1))
 			text = "\n".join(['#include "config.h"\n' + self.rng.choice(JOINS) + TEXTS, *chosen, "int last;", ""])
 		others = dict(zip(CHECKOUTS, reversed(CHECKOUTS)))
 		checkouts = CHECKOUTS if is_everywhere else [path.name for path in project.some_checkouts()]
@@ -165,18 +170,31 @@ class Configured(Kind):
 		if self.rng.random() < 0.3:
 			folder.mkdir(parents=True, exist_ok=True)
 			return "a folder %s" % folder
-		text = "int deep_%d;\n" % self.rng.randint(1, 2)
+		text = "const char *deep_%d = __FILE__;\n" % self.rng.randint(1, 2)
 		folder.mkdir(parents=True, exist_ok=True)
 		project.write(header, text.encode())
 		return "%s: %r" % (header, text)
 
+	def leave(self, project: Project) -> str:
+		"""Edit nothing: a command hits in another checkout only if both are alike."""
+		return ""
+
 	@property
 	def edits(self) -> List[Callable[[Project], str]]:
-		return [self.reconfigure, self.rewrite, self.search]
+		return [self.reconfigure, self.rewrite, self.search, self.leave, self.leave, self.leave]
+
+	def choose(self) -> Special:
+		"""Often the command before in the other checkout."""
+		if self.before is None or self.rng.random() < 0.6:
+			return super().choose()
+		others = dict(zip(CHECKOUTS, reversed(CHECKOUTS)))
+		self.before = self.before._replace(checkout=others[self.before.checkout])
+		return self.before
 
 	def draw(self) -> Special:
 		known = (*FLAGS, "-DYY%s_H_INCLUDED" % self.theirs)
-		flags = [word for flag in self.rng.sample(known, self.rng.randint(0, 4)) for word in flag.split()]
+		chosen = self.rng.sample(known, self.rng.randint(0, 3)) + self.rng.sample(NAMING, self.rng.randint(0, 2))
+		flags = [word for flag in chosen for word in flag.split()]
 		compiler = self.rng.choice(self.project.compilers)
 		maps, source = self.rng.choice(((("-ffile-prefix-map={cwd}=.",), "{cwd}/src/g.c"), ((), "src/g.c")))
 		words = (compiler, *maps, "-I.", *flags, "-c", source, "-o", "{output}")
