@@ -156,24 +156,19 @@ class Configured(Kind):
 
 	def search(self, project: Project) -> str:
 		"""Make or remove a header in a folder with the name of its checkout amid its own, or in one around that."""
-		checkout = self.rng.choice(CHECKOUTS)
-		place = project.root / checkout
-		around = "sub" + str(place) + self.rng.choice(("", "/inc"))
-		folder = (place / around).parents[self.rng.randint(0, 3)] if self.rng.random() < 0.5 else place / around
-		header = folder / "deep.h"
-		if header.exists():
-			header.unlink()
-			return "no %s" % header
-		if self.rng.random() < 0.3:
-			shutil.rmtree(str(place / "sub"), ignore_errors=True)
-			return "no folders in %s/sub" % checkout
-		if self.rng.random() < 0.3:
+		up, text = self.rng.choice((0, 0, 1, 3)), "const char *deep_%d = __FILE__;\n" % self.rng.randint(1, 2)
+		choice = self.rng.random()
+		checkouts = CHECKOUTS if self.rng.random() < 0.6 else [self.rng.choice(CHECKOUTS)]
+		for place in (project.root / checkout for checkout in checkouts):
+			folder = place / ("sub%s/inc" % place)
+			if choice < 0.2:
+				shutil.rmtree(str(place / "sub"), ignore_errors=True)
+				continue
 			folder.mkdir(parents=True, exist_ok=True)
-			return "a folder %s" % folder
-		text = "const char *deep_%d = __FILE__;\n" % self.rng.randint(1, 2)
-		folder.mkdir(parents=True, exist_ok=True)
-		project.write(header, text.encode())
-		return "%s: %r" % (header, text)
+			if choice > 0.3:
+				project.write([folder, *folder.parents][up] / "deep.h", text.encode())
+		done = "nothing" if choice < 0.2 else "a folder" if choice <= 0.3 else "deep.h %d up: %r" % (up, text)
+		return "%s in sub of %s" % (done, ", ".join(checkouts))
 
 	def leave(self, project: Project) -> str:
 		"""Edit nothing: a command hits in another checkout only if both are alike."""
