@@ -127,6 +127,7 @@ class Project:
 			self.past.setdefault(path, []).append(path.read_bytes())
 		if path.is_symlink():
 			path.unlink()
+		path.parent.mkdir(parents=True, exist_ok=True)
 		path.write_bytes(content)
 		if mode is not None:  # a link's program is one still
 			path.chmod(mode)
