@@ -758,7 +758,7 @@ def test_options_that_name_the_checkout(cc: str, settings: Dict[str, str], lab: 
 		"-g3",
 		"-DOTHER=BINDIR",
 		"-DJOIN(a,b)=a##b -DX=BIN -DY=DIR",
-		"-Wall",
+		"-Wall -fdiagnostics-format=json",
 		"-H",
 		"-frecord-gcc-switches",
 		"-save-temps",
@@ -768,6 +768,8 @@ def test_options_that_name_the_checkout(cc: str, settings: Dict[str, str], lab: 
 def test_options_that_may_show_the_checkout(cc: str, option: str, lab: Lab) -> None:
 	if cc == "clang" and option.startswith("-frecord"):
 		option = "-frecord-command-line"
+	if cc == "clang" and "=json" in option:
+		option = "-Wall -fno-show-source-location"
 	make_checkouts(lab, src__x_c="static int unused;\nint f(int (*g)(int)) { return g(1); }\n")
 	line = f'{cc} -DBINDIR="TOP/bin" {option} -c ../src/x.c -o x.o'
 	assert not compile_everywhere(lab, line, {})[2].startswith("hit")
@@ -801,6 +803,68 @@ def test_another_base_makes_another_value(lab: Lab) -> None:
 			line = f'gcc -DBINDIR="{value}" -c ../src/x.c -o x.o'
 			said = share(lab, line, CHECKOUTS[0], "build", maps="", WAFCC_BASEDIR=str(base))
 			assert said.startswith(outcome), said
+
+
+GENERATED = """\
+/* Made from TOP/src/x.in
+ * at TIME */
+#ifndef MADE // on TIME, in TOP
+#define MADE \\
+	1
+#endif
+"""
+
+
+@each
+def test_a_header_with_the_time_in_a_comment(cc: str, lab: Lab) -> None:
+	"""What names its checkout was generated. Its comments often have the time as well."""
+	make_checkouts(lab, src__x_c='#include "made.h"\nint f(int x) { return x + MADE; }\n')
+	line = f"{cc} -O2 -Wall -MD -I. -c ../src/x.c -o x.o"
+
+	def say(checkout: str, text: str = GENERATED, options: str = "") -> str:
+		text = text.replace("TOP", str(lab.folder / checkout)).replace("TIME", str(time.monotonic()))
+		lab.write(f"{checkout}/build/made.h", text)
+		return share(lab, line + options, checkout, "build", maps="")
+
+	one, other = CHECKOUTS
+	say(one)
+	assert say(one).startswith("hit")
+	assert say(other).startswith("hit")
+	for wrong in (
+		GENERATED.replace("x.in\n", "x.in"),
+		GENERATED.replace("\t1", "\t2"),
+		GENERATED.replace("MADE //", "MADE /"),
+		GENERATED.replace(" on", " falls through on"),
+		GENERATED.replace(" * at", " * \N{LATIN SMALL LETTER E WITH ACUTE} at"),
+		GENERATED.replace(" at TIME */", " at TIME */ /* more */"),
+		GENERATED.replace("TOP", "nowhere"),
+	):
+		assert say(other, wrong).startswith("miss"), wrong
+	if cc == "clang":
+		for _ in range(2):
+			say(one, options=" -Wdocumentation")
+		assert say(other, options=" -Wdocumentation").startswith("miss")
+
+
+@pytest.mark.parametrize("option", ["", '-DBINDIR="TOP/bin"'])
+@each
+def test_a_message_about_another_file(cc: str, option: str, lab: Lab) -> None:
+	"""A message shows lines of the files that it names, and of no others."""
+	make_checkouts(
+		lab,
+		src__x_c='#include "config.h"\n#include "made.h"\nint f(void) { int unused; return MADE; }\n',
+		src__y_c='#include "config.h"\n#include "made.h"\nint f(void) { return 1; }\n#define MADE 2\n',
+		src__z_c='#include "config.h"\n#define BINDIR 1\n#include "made.h"\nint f(void) { int unused; return MADE; }\n',
+	)
+	for name, hits in (("x", True), ("y", False), ("z", not option)):
+		line = f"{cc} -Wall {option} -I. -c ../src/{name}.c -o {name}.o"
+		told = []
+		for checkout in (CHECKOUTS[0], *CHECKOUTS):
+			configure(lab, checkout)
+			lab.write(f"{checkout}/build/made.h", GENERATED.replace("TOP", str(lab.folder / checkout)))
+			told.append(share(lab, line, checkout, "build", maps=""))
+		assert told[1].startswith("hit"), told
+		assert told[2].startswith("hit") == hits, (name, told)
 
 
 def test_a_message_that_shows_a_comment(lab: Lab) -> None:

@@ -15,6 +15,7 @@ use log::{debug, trace};
 
 use super::answer::Ticket;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
+use super::compiler::macros::messages_name_sources;
 use super::compiler::neutral;
 use super::compiler::outputs::{Prints, Role};
 use super::lookup::claim::Claim;
@@ -240,6 +241,7 @@ impl Cache {
         let named = Named::find(knows, &place, &environment)?;
         let policy = knows.policy();
         let folder = policy.folder || named.folder;
+        let messages = [&ended.stdout[..], &ended.stderr].concat();
         let knowledge = Knowledge {
             policy: Policy { folder, ..policy },
             outputs: is_compiler.then_some(&names[..]),
@@ -248,8 +250,11 @@ impl Cache {
             unseen: if is_silent { &FOR_DIAGNOSTICS } else { &[] },
             observer: &ended.observer,
             started: ended.started,
-            // A message may show any line of a source, comments included.
-            words: knows.words.as_deref().filter(|_| is_silent),
+            words: knows
+                .words
+                .as_deref()
+                .filter(|words| is_silent || messages_name_sources(words)),
+            messages: if is_silent { &[] } else { &messages },
             macros: &knows.left_out.macros,
         };
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {

@@ -70,11 +70,30 @@ pub fn is_plain(value: &[u8]) -> bool {
     value.len() <= LONGEST_VALUE && !value.iter().any(is_odd)
 }
 
+/// What is left out of comments that have nothing after them on their lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Comments {
+    #[default]
+    Nothing,
+    /// The names of folders.
+    Folders,
+    /// All of their text, if no compiler looks at it, and otherwise the names of folders. Who writes the name of a folder into a
+    /// file often writes the time as well.
+    Texts,
+}
+
+impl Comments {
+    pub fn of_number(number: u8) -> Option<Comments> {
+        let all = [Comments::Nothing, Comments::Folders, Comments::Texts];
+        all.into_iter().find(|comments| *comments as u8 == number)
+    }
+}
+
 /// What is left out of a header's digest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unused {
-    /// The names of folders in comments, if nothing follows these on their lines.
-    pub comments: bool,
+    pub comments: Comments,
     /// Macros whose values are left out, sorted.
     pub macros: Vec<Bytes>,
     pub guard: Option<Guard>,
@@ -111,9 +130,12 @@ pub fn as_name(folder: &[u8]) -> Bytes {
 /// What may be left out of a text, if nothing uses it: all that names one of these folders. None if there is nothing, or if a
 /// folder is named otherwise.
 pub fn find_unused(text: &[u8], folders: &[Bytes]) -> Option<Unused> {
-    let (rest, count) = without_comments_on(text, folders);
+    let (rest, count) = without_comments_on(text, folders, Comments::Folders);
     let unused = Unused {
-        comments: count > 0,
+        comments: match count {
+            0 => Comments::Nothing,
+            _ => Comments::Texts,
+        },
         macros: telling(&rest, folders)?,
         guard: find_guard(text, folders),
     };
@@ -187,10 +209,7 @@ pub fn without(text: &[u8], unused: &Unused, folders: &[Bytes]) -> Bytes {
 
 /// The same, and how many names were replaced.
 fn kept(text: &[u8], unused: &Unused, folders: &[Bytes]) -> (Bytes, usize) {
-    let (kept, in_comments) = match unused.comments {
-        true => without_comments_on(text, folders),
-        false => (text.to_vec(), 0),
-    };
+    let (kept, in_comments) = without_comments_on(text, folders, unused.comments);
     let kept = without_values(&kept, &unused.macros);
     match unused.guard.as_ref().and_then(|guard| guard.name(folders)) {
         Some(name) => {
@@ -201,10 +220,16 @@ fn kept(text: &[u8], unused: &Unused, folders: &[Bytes]) -> (Bytes, usize) {
     }
 }
 
-/// A text with a zero and a number in the place of each folder's name in a comment, and how many these are. If something
-/// follows on a comment's line, its column counts. The names have no special characters, so comments begin and end at the same
-/// places in each checkout.
-fn without_comments_on(text: &[u8], folders: &[Bytes]) -> (Bytes, usize) {
+/// In the place of a comment's text, before the ends of lines in it.
+const COMMENT: [u8; 2] = [0, 0xff];
+
+/// A text with a zero and a number in the place of each folder's name in a comment, or of a comment's text, and how many these
+/// are. If something follows on a comment's line, its column counts. The names have no special characters, so comments begin and
+/// end at the same places in each checkout.
+fn without_comments_on(text: &[u8], folders: &[Bytes], what: Comments) -> (Bytes, usize) {
+    if what == Comments::Nothing {
+        return (text.to_vec(), 0);
+    }
     let is_plain = |folder: &Bytes| folder.iter().all(|byte| is_of_word(*byte) || b"/.-+".contains(byte));
     let names_any = folders.iter().any(|folder| memmem::find(text, folder).is_some());
     let known = names_any && folders.iter().all(is_plain);
@@ -220,6 +245,14 @@ fn without_comments_on(text: &[u8], folders: &[Bytes]) -> (Bytes, usize) {
     let (mut kept, mut start, mut count) = (Bytes::with_capacity(text.len()), 0, 0);
     for span in parts.comments.into_iter().filter(|span| is_last(span.end)) {
         let mut at = span.start;
+        let comment = &text[span.clone()];
+        if what == Comments::Texts && means_nothing(comment) {
+            kept.extend_from_slice(&text[start..at + 2]);
+            kept.extend(COMMENT);
+            kept.extend(comment.iter().filter(|byte| matches!(byte, b'\r' | b'\n')));
+            (start, count) = (span.end, count + 1);
+            continue;
+        }
         while at < span.end {
             let here = &text[at..span.end];
             let found = longest.iter().find(|(_, folder)| here.starts_with(folder));
@@ -235,6 +268,17 @@ fn without_comments_on(text: &[u8], folders: &[Bytes]) -> (Bytes, usize) {
     }
     kept.extend_from_slice(&text[start..]);
     (kept, count)
+}
+
+/// Whether no compiler looks at a comment's text. Some words say that a `case` goes on in the next one. Marks of comments and of
+/// the ends of lines, and characters that are not ASCII's, make warnings.
+fn means_nothing(comment: &[u8]) -> bool {
+    let inner = &comment[2..];
+    let is_usual = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n') && *byte != b'\\';
+    let has = |part: &[u8]| memmem::find(inner, part).is_some();
+    inner.iter().all(is_usual)
+        && !inner.windows(4).any(|part| part.eq_ignore_ascii_case(b"fall"))
+        && !(has(b"/*") || has(b"??"))
 }
 
 fn without_values(text: &[u8], names: &[Bytes]) -> Bytes {
@@ -372,24 +416,41 @@ mod tests {
         let text = "/* Generated from /w/one/p.asn1 */\n#include <a.h> // for /w/one and /w/two\nint a;\n";
         let unused = find_unused(text.as_bytes(), &bases()).unwrap();
         let own = bases();
-        assert!(unused.comments && unused.macros.is_empty() && unused.guard.is_none());
+        assert!(unused.comments == Comments::Texts && unused.macros.is_empty() && unused.guard.is_none());
         let other = [b"/another/place".to_vec(), b"/x".to_vec()];
         let there = text.replace("/w/one", "/another/place").replace("/w/two", "/x");
         let digest = |text: &str, folders: &[Bytes]| digest_except(text.as_bytes(), &unused, folders);
         assert_eq!(digest(text, &own), digest(&there, &other));
         for wrong in [
             there.replace("int a", "int b"),
-            there.replace("/x", "/another/place"),
-            there.replace("p.asn1", "q.asn1"),
             there.replace("/* Gen", "/ * Gen"),
+            there.replace("/* Gen", "// Gen"),
             there.replace("p.asn1 */", "p.asn1 */ int b;"),
             there.replace("/another/place", "/another\n/place"),
+            there.replace("p.asn1", "p.asn1, falls through"),
+            there.replace("p.asn1", "p.asn1 /*"),
+            there.replace("p.asn1", "p.asn1 \\\n"),
+            there.replace("p.asn1", "p.\u{e9}"),
+            there.replace("// for ", ""),
         ] {
             assert_ne!(digest(text, &own), digest(&wrong, &other), "{wrong}");
         }
+        for alike in [
+            there.replace("p.asn1", "q.asn1 at 10:23"),
+            there.replace("/x", "/another/place"),
+        ] {
+            assert_eq!(digest(text, &own), digest(&alike, &other), "{alike}");
+        }
+        let fall = text.replace("Generated", "Falls through; generated");
+        let fall_there = there.replace("Generated", "Falls through; generated");
+        assert_eq!(digest(&fall, &own), digest(&fall_there, &other));
+        assert_ne!(
+            digest(&fall, &own),
+            digest(&fall_there.replace("p.asn1", "q.asn1"), &other)
+        );
         let both = format!("{text}#define SRCDIR \"/w/one\"\n");
         let unused = find_unused(both.as_bytes(), &bases()).unwrap();
-        assert!(unused.comments && unused.macros == [b"SRCDIR".to_vec()]);
+        assert!(unused.comments == Comments::Texts && unused.macros == [b"SRCDIR".to_vec()]);
     }
 
     const GUARDED: &str =

@@ -8,7 +8,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-use super::definitions::Unused;
+use super::definitions::{Comments, Unused};
 use super::environment::{BASES, CHECKOUT};
 use super::exception::LIBC;
 use super::path::{Path, Root};
@@ -493,8 +493,10 @@ impl fmt::Display for Fact {
             Fact::Refused { path, error, .. } => write!(f, "{path} is refused: {}", reason(*error)),
             Fact::Except { path, unused, digest } => {
                 write!(f, "{path} holds {digest}")?;
-                if unused.comments {
-                    write!(f, ", leaving out folders in comments")?;
+                match unused.comments {
+                    Comments::Nothing => {}
+                    Comments::Folders => write!(f, ", leaving out folders in comments")?,
+                    Comments::Texts => write!(f, ", leaving out comments")?,
                 }
                 if unused.guard.is_some() {
                     write!(f, ", leaving out the name of its guard")?;

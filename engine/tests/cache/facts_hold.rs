@@ -390,6 +390,7 @@ impl Case {
             observer: b"",
             started,
             words: None,
+            messages: &[],
             macros: &[],
         };
         understand(

@@ -93,6 +93,7 @@ impl Project {
             observer: library.as_os_str().as_bytes(),
             started,
             words: None,
+            messages: &[],
             macros: &[],
         };
         let place = self.place();

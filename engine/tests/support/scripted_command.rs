@@ -161,6 +161,7 @@ impl ScriptedCommand {
             observer: b"/lib/observer.so",
             started: self.started,
             words: None,
+            messages: &[],
             macros: &[],
         };
         let (place, environment) = (self.place(), self.environment());

@@ -7,8 +7,8 @@ use super::options::Stage;
 use super::Compiler;
 use crate::observe::access::Bytes;
 
-/// Options that write macros or sources as they are, or have them read in a way that is not known here.
-const TELLING: [&str; 24] = [
+/// Options that write macros or sources as they are, or look at comments, or have sources read in a way that is not known here.
+const TELLING: [&str; 30] = [
     "-d",
     "-E",
     "-x",
@@ -16,6 +16,12 @@ const TELLING: [&str; 24] = [
     "-X",
     "-Wp,",
     "-Wunused-macros",
+    "-Wdocumentation",
+    "-Weverything",
+    "-Wleading-whitespace",
+    "-Wtrailing-whitespace",
+    "-fcoverage",
+    "-fparse-all-comments",
     "-fd",
     "-fplugin",
     "-fpass-plugin",
@@ -47,6 +53,22 @@ const HARMLESS: [&str; 9] = [
     "-fdiagnostics-color",
     "-fdevirtualize",
 ];
+/// Options with which messages tell more than the lines of a source whose name they tell as well.
+const PRINTING: [&str; 13] = [
+    "-Q",
+    "-fmem-report",
+    "-fpre-ipa-mem",
+    "-fpost-ipa-mem",
+    "-ftime-",
+    "-fstats",
+    "-print",
+    "-fopt-info",
+    "-fno-show-source-location",
+    "-fdiagnostics-format",
+    "-fdiagnostics-add-output",
+    "-fdiagnostics-set-output",
+    "-fdiagnostics-generate",
+];
 /// Endings of sources that the preprocessor of C reads.
 const SOURCES: [&str; 7] = ["c", "cc", "cp", "cpp", "cxx", "c++", "C"];
 
@@ -58,6 +80,12 @@ pub fn only_used_count(line: &Line, words: &[Bytes]) -> bool {
         && line.language == Language::C
         && !(line.has_others() || line.precompiles || line.linked_later || line.bitcode);
     is_source && is_plain && !words.iter().any(|word| may_tell(line.compiler, word))
+}
+
+/// Whether a message shows lines only of sources whose names are in it.
+pub fn messages_name_sources(words: &[Bytes]) -> bool {
+    let prints = |word: &Bytes| PRINTING.iter().any(|option| word.starts_with(option.as_bytes()));
+    !words.iter().any(prints)
 }
 
 fn may_tell(compiler: Compiler, word: &[u8]) -> bool {

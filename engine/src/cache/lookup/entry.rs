@@ -6,7 +6,7 @@
 use super::packed::{Garbled, Packer, Unpacker};
 use crate::bytes::digest::Digest;
 use crate::cache::story::MOST_FACTS;
-use crate::facts::definitions::{Guard, Unused, MOST_NAMES};
+use crate::facts::definitions::{Comments, Guard, Unused, MOST_NAMES};
 use crate::facts::fact::{Change, Fact, Kind, Twin};
 use crate::facts::path::{is_beside, Path, Root};
 use crate::facts::world::View;
@@ -270,7 +270,7 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
         Fact::Except { path, unused, digest } => {
             to.byte(head(EXCEPT, unused.guard.is_some()));
             to.path(path);
-            to.byte(u8::from(unused.comments));
+            to.byte(unused.comments as u8);
             to.number(unused.macros.len() as u64);
             unused.macros.iter().for_each(|name| to.text(name));
             if let Some(guard) = &unused.guard {
@@ -348,7 +348,7 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
         EXCEPT => Fact::Except {
             path: from.path()?,
             unused: Unused {
-                comments: from.flag()?,
+                comments: Comments::of_number(from.byte()?).ok_or(Garbled)?,
                 macros: list(from, MOST_NAMES, |from| from.text().map(<[u8]>::to_vec))?,
                 guard: one.then(|| unpack_guard(from)).transpose()?,
             },
@@ -543,7 +543,7 @@ mod tests {
                 Fact::Except {
                     path: here(),
                     unused: Unused {
-                        comments: true,
+                        comments: Comments::Texts,
                         macros: vec![b"A".to_vec(), b"SRCDIR".to_vec()],
                         guard: None,
                     },
@@ -552,7 +552,7 @@ mod tests {
                 Fact::Except {
                     path: here(),
                     unused: Unused {
-                        comments: false,
+                        comments: Comments::Nothing,
                         macros: Vec::new(),
                         guard: Some(Guard {
                             before: b"YY".to_vec(),

@@ -88,6 +88,8 @@ pub struct Knowledge<'a> {
     pub started: Stamp,
     /// The words of its command line, if only those macros show in its result that it uses.
     pub words: Option<&'a [Bytes]>,
+    /// What it printed about its sources.
+    pub messages: &'a [u8],
     /// Macros that its command line defines, with values that its key leaves out.
     pub macros: &'a [Bytes],
 }

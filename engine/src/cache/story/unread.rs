@@ -34,6 +34,24 @@ fn is_found_amid(fact: &Fact) -> bool {
     !is_nothing && fact.path().is_some_and(Path::leaves_amid)
 }
 
+fn is_in(name: &[u8], messages: &[u8]) -> bool {
+    memmem::find(messages, name).is_some()
+}
+
+/// Whether a directive of a text gives another number or file to its lines: `#line 1 "p.y"`, `# 1 "p.y"`.
+fn renames_lines(text: &[u8]) -> bool {
+    if is_in(b"%:", text) || is_in(b"??=", text) {
+        return true;
+    }
+    let mut directives = text
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.trim_ascii_start().strip_prefix(b"#"));
+    directives.any(|rest| {
+        let rest = rest.trim_ascii_start();
+        rest.starts_with(b"line") || rest.first().is_some_and(u8::is_ascii_digit)
+    })
+}
+
 /// The paths by which files of each content were read.
 pub(super) type Read = BTreeMap<Digest, Vec<Path>>;
 
@@ -77,12 +95,23 @@ impl Analysis<'_, '_, '_> {
             let mut others = vocabularies.iter().filter(|(of, _)| own.is_none() || *of != own);
             others.any(|(_, vocabulary)| vocabulary.has(name)) || joiners.make(name, &has)
         };
-        unread.names_checkout |= macros.iter().any(|name| is_used(name, None));
+        let is_told = |name: &Bytes| is_in(name, self.knowledge.messages);
+        unread.names_checkout |= macros.iter().any(|name| is_told(name) || is_used(name, None));
+        let mut free = Vec::new();
         for (digest, paths, unused) in headers {
             let mut guards = unused.guard.iter();
             let is_free = !unused.macros.iter().any(|name| is_used(name, Some(digest)))
                 && !guards.any(|guard| can_end(&guard.after, has) || self.is_in_others(&guard.after, read, digest));
-            if is_free && self.replace(facts, paths, &unused) {
+            free.extend(is_free.then_some((paths, unused)));
+        }
+        let reduced: Vec<_> = free
+            .iter()
+            .map(|(paths, unused)| self.view.digest_except(&paths[0], unused))
+            .collect();
+        for ((paths, unused), digest) in free.iter().zip(&reduced) {
+            // In another checkout, these may be the same, and a compiler reads such files once.
+            let is_single = reduced.iter().filter(|other| *other == digest).count() == 1;
+            if is_single && self.replace(facts, paths, unused) {
                 unread.headers.extend(paths.iter().cloned());
             }
         }
@@ -101,10 +130,34 @@ impl Analysis<'_, '_, '_> {
             let (view, path) = (&mut *self.view, &paths[0]);
             if view.names_any(path, Form::AsItIs, &folders) || view.names_any(path, Form::AsMacro, &in_names) {
                 let unused = self.unused_of(*digest, paths, &folders);
+                let unused = unused.filter(|unused| !self.is_told(paths, unused));
                 headers.extend(unused.map(|unused| (digest, &paths[..], unused)));
             }
         }
         headers
+    }
+
+    /// Whether a message may show a line of this file, or name what is left out of it.
+    fn is_told(&mut self, paths: &[Path], unused: &Unused) -> bool {
+        let messages = self.knowledge.messages;
+        if messages.is_empty() {
+            return false;
+        }
+        let is_named = |path: &Path| {
+            is_in(
+                path.rest.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
+                messages,
+            )
+        };
+        let mut names = unused
+            .macros
+            .iter()
+            .chain(unused.guard.iter().map(|guard| &guard.after));
+        // A message calls a line as a directive says.
+        let text = self.view.content(&paths[0]);
+        paths.iter().any(is_named)
+            || names.any(|name| is_in(name, messages))
+            || text.map_or(true, |text| renames_lines(&text))
     }
 
     /// Whether the end of a guard's name is in another file, or on the command line. The guard has other names in other
