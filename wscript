@@ -3,7 +3,6 @@
 import concurrent.futures
 import importlib.machinery
 import importlib.util
-import json
 import os
 import re
 import shlex
@@ -158,7 +157,8 @@ class Check:
 	def __init__(self, root):
 		self.root = root
 		self.build = os.path.join(root, "build")
-		self.bootstrap = self.load_bootstrap()
+		self.bootstrap = self.load("bootstrap", "waf")
+		self.programs = self.load("programs", "utils", "programs.py")
 		self.environ = dict(os.environ)
 		self.systems = None
 
@@ -225,8 +225,7 @@ class Check:
 	def step_clippy(self):
 		"""Clippy's compiler makes the test programs. `cargo clippy` would compile all crates for itself."""
 		self.find_cargo("clippy", "clippy")
-		self.build_programs(["test", "--locked", "--no-run"], **self.find_lint())
-		self.build_programs(["build", "--locked", "--package", "wafengine-fuzz", "--bins"], **self.find_lint())
+		self.build_tests()
 
 	def step_shellcheck(self):
 		if not shutil.which("shellcheck"):
@@ -237,7 +236,7 @@ class Check:
 
 	def step_cargo_test(self):
 		"""Tests wait more than they compute, and cargo starts their programs one by one: here some run at once."""
-		programs = self.build_programs(["test", "--locked", "--no-run"], **self.find_lint())
+		programs = self.build_tests()
 		failed = self.run_programs({source: [path] for path, source in programs.items()}, os.cpu_count() + 1)
 		if failed:
 			raise Failed("tests of the engine: %s" % " ".join(failed))
@@ -246,7 +245,7 @@ class Check:
 		"""Throw changed examples at each decoder for some seconds."""
 		fuzz = os.path.join(self.root, "engine", "fuzz")
 		wrapper = {"RUSTC_WORKSPACE_WRAPPER": os.path.join(fuzz, "instrument")}
-		programs = self.build_programs(["build", "--locked", "--package", "wafengine-fuzz", "--bins"], **wrapper)
+		programs = self.build_programs(["--package", "wafengine-fuzz", "--bins"], **wrapper)
 		forgotten = set(os.listdir(os.path.join(fuzz, "fuzz_targets"))) - set(map(os.path.basename, programs.values()))
 		if forgotten:
 			raise Failed("engine/fuzz/Cargo.toml has no [[bin]] for %s" % " ".join(sorted(forgotten)))
@@ -308,10 +307,10 @@ class Check:
 
 	# ---- what they need
 
-	def load_bootstrap(self):
-		"""The script ./waf as a module: it knows how environments and the engine are made."""
-		loader = importlib.machinery.SourceFileLoader("bootstrap", os.path.join(self.root, "waf"))
-		module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bootstrap", loader))
+	def load(self, name, *path):
+		"""A script of the tree as a module. ./waf knows how environments and the engine are made."""
+		loader = importlib.machinery.SourceFileLoader(name, os.path.join(self.root, *path))
+		module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
 		loader.exec_module(module)
 		return module
 
@@ -322,30 +321,24 @@ class Check:
 		if status:
 			raise Failed("%s ended with status %d" % (" ".join(map(os.path.basename, command[:3])), status))
 
-	def find_lint(self):
-		"""Variables with which cargo fails on what clippy finds. There are none if clippy is not installed."""
-		try:
-			cargo, _ = self.find_cargo("clippy", "clippy")
-		except LeftOut:
-			return {}
-		# its compiler is beside cargo, in a folder that PATH may not have yet
-		search = os.pathsep.join([self.environ.get("PATH", ""), os.path.dirname(os.path.abspath(cargo))])
-		return {"RUSTC_WORKSPACE_WRAPPER": os.path.join(self.root, "engine", "lint"), "PATH": search}
+	def build_tests(self):
+		"""
+		The test programs of the engine, and what they were made of.
 
-	def build_programs(self, arguments, **more):
-		"""The programs that cargo makes with these arguments, and what they were made of."""
-		command = [self.bootstrap.find_cargo() or "cargo", *arguments, "--message-format=json-render-diagnostics"]
-		folder, environ = os.path.join(self.root, "engine"), dict(self.environ, **more)
-		built = subprocess.run(command, cwd=folder, env=environ, stdout=subprocess.PIPE, check=False)
-		if built.returncode:
-			raise Failed("cargo %s ended with status %d" % (arguments[0], built.returncode))
-		made = [json.loads(line) for line in built.stdout.splitlines()]
-		is_test = arguments[0] == "test"  # whose programs without tests are only there to be called
-		return {
-			x["executable"]: x["target"]["src_path"]
-			for x in made
-			if x.get("executable") and x["profile"]["test"] == is_test
-		}
+		The programs that fuzz it are compiled with them, for clippy: all of them take the engine from one library.
+		"""
+		lint = self.programs.find_lint(self.bootstrap.find_cargo() or "cargo", self.environ)
+		return self.build_programs(["--workspace", "--tests", "--bins", "--examples"], is_test=True, **lint)
+
+	def build_programs(self, wanted, is_test=False, **more):
+		"""The programs, or the tests, that cargo builds of what is wanted, and what they were made of."""
+		cargo = self.bootstrap.find_cargo() or "cargo"
+		try:
+			made = self.programs.build(cargo, wanted, dict(self.environ, **more))
+		except self.programs.NotBuilt as e:
+			raise Failed(str(e)) from None
+		# other programs are only there to be called by tests
+		return {x["executable"]: x["target"]["src_path"] for x in made if x["profile"]["test"] == is_test}
 
 	def run_programs(self, commands, at_once):
 		"""Run the command of each source, some at once; the sources of those that fail."""

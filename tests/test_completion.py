@@ -15,6 +15,10 @@ import pytest
 from conftest import leave_out
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "utils"))
+
+from programs import build, find_lint  # noqa: E402
+
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 MADE = ROOT / "engine" / "completions"
 PAGES = ROOT / "docs" / "man"
@@ -82,7 +86,8 @@ def test_what_is_made_of_command_lines_is_up_to_date() -> None:
 	cargo = shutil.which("cargo") or shutil.which("cargo", path=os.path.expanduser("~/.cargo/bin"))
 	if not cargo:
 		pytest.skip("needs cargo")
-	argv = [cargo, "run", "--quiet", "--locked", "--example", "manual", "--", "--check"]
+	(program,) = build(cargo, ["--example", "manual"], {**os.environ, **find_lint(cargo, os.environ)})
+	argv = [program["executable"], "--check"]
 	made = subprocess.run(argv, cwd=ROOT / "engine", capture_output=True, encoding="utf-8", check=False)
 	assert made.returncode == 0, made.stderr
 

@@ -14,6 +14,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "utils"))
 
+from programs import build, find_lint  # noqa: E402
 from witness.action import list_actions  # noqa: E402
 from witness.comparison import compare  # noqa: E402
 from witness.observer import Access, Observation  # noqa: E402
@@ -35,19 +36,9 @@ def observer() -> str:
 	cargo = shutil.which("cargo") or shutil.which("cargo", path=os.path.expanduser("~/.cargo/bin"))
 	if not cargo:
 		pytest.skip("needs cargo")
-	argv = [
-		cargo,
-		"build",
-		"--locked",
-		"--example",
-		"observe",
-		"--bin",
-		"wafd",
-		"--message-format=json-render-diagnostics",
-	]
-	built = subprocess.run(argv, cwd=ROOT / "engine", stdout=subprocess.PIPE, encoding="utf-8", check=True)
-	made = [json.loads(line) for line in built.stdout.splitlines()]
-	(path,) = [str(one["executable"]) for one in made if one.get("executable") and one["target"]["name"] == "observe"]
+	environ = {**os.environ, **find_lint(cargo, os.environ)}
+	made = build(cargo, ["--example", "observe", "--bin", "wafd"], environ)
+	(path,) = [str(one["executable"]) for one in made if one["target"]["name"] == "observe"]
 	return path
 
 

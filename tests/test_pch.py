@@ -4,6 +4,7 @@ import json
 import pathlib
 import shutil
 import subprocess
+import sys
 from typing import Any, Dict, List
 
 import pytest
@@ -22,6 +23,9 @@ def build(bld):
 """
 STANDARD = "#include <map>\n#include <string>\n#include <vector>\n"
 BODY = 'int f%s() { std::map<std::string, std::vector<int>> m; m["a"].push_back(%d); return m.size(); }\n'
+on_one = pytest.mark.skipif(
+	sys.implementation.name == "pypy", reason="it is the same with any interpreter, and compiles much"
+)
 COMPILERS = pytest.mark.parametrize("compiler", ["gcc", "clang"])
 
 
@@ -119,6 +123,7 @@ def test_waf_2_0(waf: Any, project: Any, waf20: pathlib.Path) -> None:
 	assert count_compiled(waf(folder, "build", wafdir=waf20)) == 0
 
 
+@on_one
 def test_automatic_headers_with_the_cache(waf: Any, project: Any) -> None:
 	"""They go together with the engine and its cache."""
 	folder = lay_out(project)
@@ -134,6 +139,7 @@ def test_automatic_headers_with_the_cache(waf: Any, project: Any) -> None:
 	assert [name for name in objects if objects[name] != changed[name]] == ["f1.cpp.1.o"]
 
 
+@on_one
 def test_nothing_pays(waf: Any, project: Any) -> None:
 	"""Cheap headers are left alone, and options that read a file first."""
 	sources = {"a%d.c" % i: "#include <stddef.h>\nint a%d;\n" % i for i in range(6)}
@@ -197,6 +203,7 @@ def test_declared_headers(waf: Any, project: Any, form: str, tools: str, compile
 	assert run(folder) == "22122"
 
 
+@on_one
 @COMPILERS
 def test_header_from_outside_changes(waf: Any, project: Any, compiler: str) -> None:
 	"""Waf does not know it, and gcc would not look at it again: the header is precompiled anew."""
@@ -230,6 +237,7 @@ def test_without(waf: Any, project: Any) -> None:
 # ---- what must not fail a build
 
 
+@on_one
 def test_a_failure_leaves_a_plain_build(waf: Any, project: Any) -> None:
 	"""A compiler makes no precompiled header: the build goes well without."""
 	folder = lay_out(project)

@@ -44,7 +44,7 @@ exit status: 0 nothing was missed, 1 something was (what shows it is kept), 2 it
 def find_observer(named: Optional[str]) -> str:
 	"""The program that runs commands as the engine observes them."""
 	target = HERE.parent / "engine" / "target"
-	built = [target / kind / "examples" / "observe" for kind in ("release", "debug")]
+	built = [target / kind / "examples" / "observe" for kind in ("release", "check/release", "debug")]
 	newest = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
 	if newest and not named:
 		sources = [*(target.parent / "park").iterdir(), *(target.parent / "src" / "observe").glob("trace*/*")]

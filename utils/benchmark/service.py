@@ -40,7 +40,8 @@ def missing_engine() -> Optional[str]:
 
 def find_example(name: str) -> Optional[str]:
 	"""An example program of the engine: beside that, or as the tests of this tree have built it."""
-	folders = [os.path.dirname(find_engine() or ""), os.path.join(TARGET, "release"), os.path.join(TARGET, "debug")]
+	kinds = ("release", os.path.join("check", "release"), "debug")
+	folders = [os.path.dirname(find_engine() or ""), *(os.path.join(TARGET, kind) for kind in kinds)]
 	paths = [os.path.join(folder, "examples", name) for folder in folders]
 	return next((path for path in paths if os.access(path, os.X_OK)), None)
 
