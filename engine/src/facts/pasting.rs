@@ -171,68 +171,110 @@ fn part(word: &[u8], parameters: &[&[u8]]) -> Option<Part> {
 
 /// What all texts of a compile can make with `##`.
 pub struct Joiners<'a> {
-    /// Those of macros that something names.
-    chains: Vec<&'a Chain>,
+    pasters: Vec<&'a Paster>,
+    /// What compilers define themselves.
     own: Vec<Chain>,
+    any: Chain,
     is_unclear: bool,
 }
 
 impl<'a> Joiners<'a> {
-    /// `has` tells whether a word is usable in any of the texts.
-    pub fn of(all: &[&'a Pasting], has: &impl Fn(&[u8]) -> bool) -> Joiners<'a> {
+    pub fn of(all: &[&'a Pasting]) -> Joiners<'a> {
         let ends = PREDEFINED_ENDS.iter();
-        let mut joiners = Joiners {
-            chains: Vec::new(),
+        Joiners {
+            pasters: all.iter().flat_map(|pasting| &pasting.pasters).collect(),
             own: ends.map(|end| vec![Part::Argument, Part::Word(end.to_vec())]).collect(),
+            any: vec![Part::Argument, Part::Argument],
             is_unclear: all.iter().any(|pasting| pasting.is_unclear),
-        };
-        let pasters = all.iter().flat_map(|pasting| &pasting.pasters);
-        let (named, mut others): (Vec<&Paster>, Vec<&Paster>) = pasters.partition(|paster| has(&paster.name));
-        let mut next = named;
-        // A macro's own name may be joined of others.
-        while !next.is_empty() && !joiners.is_unclear {
-            joiners.chains.extend(next.iter().flat_map(|paster| &paster.chains));
-            (next, others) = others.into_iter().partition(|paster| joiners.make(&paster.name, has));
         }
-        joiners
     }
 
-    /// Whether they can make a name of two or more words that there are.
+    /// Whether they can make a name of two or more words that there are. `has` tells whether a word is usable in any of the
+    /// texts.
     pub fn make(&self, name: &[u8], has: &impl Fn(&[u8]) -> bool) -> bool {
-        let any = vec![Part::Argument, Part::Argument];
-        let chains: Vec<&Chain> = match self.is_unclear {
-            true => vec![&any],
-            false => self.chains.iter().copied().chain(&self.own).collect(),
-        };
-        let links = links(&chains, name);
-        if links.is_empty() {
-            return false;
+        let is_there = can_join(name, &[&self.any], has);
+        if !is_there || self.is_unclear {
+            return is_there;
         }
-        let size = name.len();
-        // Whether there is a word, or one can be made, that is this part of the name.
-        let mut known = Square::new(size);
-        for start in 0..size {
-            for end in start + 1..=size {
-                let part = &name[start..end];
-                known.set(start, end, part.len() < size && (is_predefined(part) || has(part)));
-            }
-        }
-        loop {
-            let mut has_grown = false;
-            for start in 0..size {
-                for end in start + 2..=size {
-                    if !known.get(start, end) && links.iter().any(|link| link.matches(name, start, end, &known)) {
-                        known.set(start, end, true);
-                        has_grown = true;
-                    }
+        // Macros that nothing names join nothing, unless their own names can be joined.
+        let mut named: Vec<&Paster> = Vec::new();
+        let mut others: Vec<&Paster> = Vec::new();
+        let mut wanted: Vec<&[u8]> = vec![name];
+        let mut is_seen = vec![false; self.pasters.len()];
+        let mut at = 0;
+        while let Some(name) = wanted.get(at).copied() {
+            for (number, paster) in self.pasters.iter().enumerate() {
+                if is_seen[number] || !paster.may_join(name) {
+                    continue;
+                }
+                is_seen[number] = true;
+                if has(&paster.name) {
+                    named.push(paster);
+                } else {
+                    others.push(paster);
+                    wanted.push(&paster.name);
                 }
             }
-            if known.get(0, size) {
+            at += 1;
+        }
+        loop {
+            let chains: Vec<&Chain> = named
+                .iter()
+                .flat_map(|paster| &paster.chains)
+                .chain(&self.own)
+                .collect();
+            if can_join(name, &chains, has) {
                 return true;
             }
-            if !has_grown {
+            let (new, rest): (Vec<&Paster>, Vec<&Paster>) = others
+                .into_iter()
+                .partition(|paster| can_join(&paster.name, &chains, has));
+            if new.is_empty() {
                 return false;
             }
+            named.extend(new);
+            others = rest;
+        }
+    }
+}
+
+impl Paster {
+    /// Whether it can make a part of this name, if there are the words for that.
+    fn may_join(&self, name: &[u8]) -> bool {
+        self.chains.iter().any(|chain| !runs(chain, name).is_empty())
+    }
+}
+
+/// Whether one of these chains can make a name, or several of them one after the other.
+fn can_join(name: &[u8], chains: &[&Chain], has: &impl Fn(&[u8]) -> bool) -> bool {
+    let links = links(chains, name);
+    if links.is_empty() {
+        return false;
+    }
+    let size = name.len();
+    // Whether there is a word, or one can be made, that is this part of the name.
+    let mut known = Square::new(size);
+    for start in 0..size {
+        for end in start + 1..=size {
+            let part = &name[start..end];
+            known.set(start, end, part.len() < size && (is_predefined(part) || has(part)));
+        }
+    }
+    loop {
+        let mut has_grown = false;
+        for start in 0..size {
+            for end in start + 2..=size {
+                if !known.get(start, end) && links.iter().any(|link| link.matches(name, start, end, &known)) {
+                    known.set(start, end, true);
+                    has_grown = true;
+                }
+            }
+        }
+        if known.get(0, size) {
+            return true;
+        }
+        if !has_grown {
+            return false;
         }
     }
 }
@@ -240,13 +282,15 @@ impl<'a> Joiners<'a> {
 /// Parts that follow each other in a chain, without words that are not in a name.
 struct Link<'c>(&'c [Part]);
 
-fn links<'c>(chains: &[&'c Chain], name: &[u8]) -> Vec<Link<'c>> {
+/// The parts of a chain that follow each other and may be in a name.
+fn runs<'c>(chain: &'c Chain, name: &[u8]) -> Vec<&'c [Part]> {
     let is_foreign = |part: &Part| matches!(part, Part::Word(word) if memmem::find(name, word).is_none());
-    let runs = chains.iter().flat_map(|chain| chain.split(is_foreign));
-    let mut found: Vec<&[Part]> = runs.filter(|run| run.len() > 1).collect();
-    found.sort_by_key(|run| run.len());
+    chain.split(is_foreign).filter(|run| run.len() > 1).collect()
+}
+
+fn links<'c>(chains: &[&'c Chain], name: &[u8]) -> Vec<Link<'c>> {
     let mut links: Vec<Link> = Vec::new();
-    for run in found {
+    for run in chains.iter().flat_map(|chain| runs(chain, name)) {
         if !links.iter().any(|link| link.0 == run) {
             links.push(Link(run));
         }
@@ -363,7 +407,7 @@ mod tests {
         };
         let has = |word: &[u8]| all.iter().zip(texts).any(|(pasting, text)| usable(pasting, text, word));
         let all: Vec<&Pasting> = all.iter().collect();
-        Joiners::of(&all, &has).make(name.as_bytes(), &has)
+        Joiners::of(&all).make(name.as_bytes(), &has)
     }
 
     #[test]

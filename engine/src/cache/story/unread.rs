@@ -90,7 +90,7 @@ impl Analysis<'_, '_, '_> {
         let all = AllWords::of(vocabularies.iter().map(|(_, vocabulary)| &**vocabulary).collect());
         let has = |word: &[u8]| all.has_in_code(word);
         let pastings: Vec<&Pasting> = vocabularies.iter().map(|(_, vocabulary)| &vocabulary.pasting).collect();
-        let joiners = Joiners::of(&pastings, &has);
+        let joiners = Joiners::of(&pastings);
         let is_used = |name: &Bytes, own: Option<&Digest>| {
             let mut others = vocabularies.iter().filter(|(of, _)| own.is_none() || *of != own);
             others.any(|(_, vocabulary)| vocabulary.has(name)) || joiners.make(name, &has)
