@@ -53,6 +53,15 @@ class Python(NamedTuple):
 		return "%s/bin/python" % self.environment
 
 
+def unmount_below(folder: pathlib.Path) -> None:
+	"""Unmount what a debootstrap that was killed has left mounted: its ``/proc`` is this machine's."""
+	mounted = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+	for path in sorted((path for path in mounted if path.startswith("%s/" % folder.resolve())), reverse=True):
+		done = subprocess.run(["umount", path], capture_output=True, encoding="utf-8", check=False)
+		if done.returncode:
+			raise Failed("unmount %s before it is made anew" % path, done.stderr.strip())
+
+
 class Root:
 	"""A suite below a folder."""
 
@@ -70,6 +79,7 @@ class Root:
 		fresh = self.path.with_name(self.suite + ".new")
 		for old in (fresh, self.path):
 			if old.exists():
+				unmount_below(old)
 				shutil.rmtree(str(old))
 		fresh.parent.mkdir(parents=True, exist_ok=True)
 		command = ["debootstrap", "--variant=minbase", "--include=%s" % ",".join(PACKAGES)]
