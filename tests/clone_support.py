@@ -11,6 +11,7 @@ from typing import Dict, List
 
 import pytest
 from conftest import ROOT, Completed
+from programs import target_folder
 
 
 def copy_tree(folder: pathlib.Path) -> pathlib.Path:
@@ -37,7 +38,7 @@ exec "$@" -Copt-level=0 -Cdebuginfo=0
 
 def share_crates(target: pathlib.Path) -> None:
 	"""Copy the compiled crates of the tree into a target folder of cargo, so that only our own crate is compiled."""
-	built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "engine" / "target") / "release"
+	built = target_folder() / "release"
 	for folder in ("build", "deps", ".fingerprint"):
 		for path in (built / folder).glob("*"):
 			copy = target / "release" / folder / path.name

@@ -817,7 +817,7 @@ GENERATED = """\
 
 @each
 def test_a_header_with_the_time_in_a_comment(cc: str, lab: Lab) -> None:
-	"""What names its checkout was generated. Its comments often have the time as well."""
+	"""A file that names its checkout was generated. Its comments often have the time as well."""
 	make_checkouts(lab, src__x_c='#include "made.h"\nint f(int x) { return x + MADE; }\n')
 	line = f"{cc} -O2 -Wall -MD -I. -c ../src/x.c -o x.o"
 

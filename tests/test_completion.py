@@ -13,12 +13,9 @@ from typing import Any, Dict, List
 
 import pytest
 from conftest import leave_out
+from programs import build, find_lint
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "utils"))
-
-from programs import build, find_lint  # noqa: E402
-
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 MADE = ROOT / "engine" / "completions"
 PAGES = ROOT / "docs" / "man"

@@ -8,7 +8,7 @@
 use memchr::memmem;
 
 use super::comments::parts;
-use super::words::{before_splice, is_of_word, joined, words};
+use super::words::{before_splice, directive, is_of_word, joined, words};
 use crate::bytes::digest::Digest;
 use crate::observe::access::Bytes;
 
@@ -28,7 +28,7 @@ struct Definition<'t> {
 
 impl<'t> Definition<'t> {
     fn of(line: &'t [u8]) -> Option<Definition<'t>> {
-        let rest = after_directive(without_space(line), b"define")?;
+        let rest = after_directive(line, b"define")?;
         let size = rest.iter().position(|byte| !is_of_word(*byte))?;
         let (name, rest) = rest.split_at(size);
         let value_on = after_space(rest)?.strip_prefix(b"\"")?;
@@ -59,9 +59,10 @@ fn after_space(text: &[u8]) -> Option<&[u8]> {
     (rest.len() < text.len()).then_some(rest)
 }
 
-/// What follows a directive: `NAME` of `# ifndef NAME`.
-fn after_directive<'t>(line: &'t [u8], directive: &[u8]) -> Option<&'t [u8]> {
-    after_space(without_space(line.strip_prefix(b"#")?).strip_prefix(directive)?)
+/// What follows a directive of this name: `NAME` of `# ifndef NAME`.
+fn after_directive<'t>(line: &'t [u8], wanted: &[u8]) -> Option<&'t [u8]> {
+    let (_, rest) = directive(line).filter(|(name, _)| *name == wanted)?;
+    after_space(rest)
 }
 
 /// No escapes, no trigraphs, no control characters, no end of a comment around it.
@@ -78,8 +79,8 @@ pub enum Comments {
     Nothing,
     /// The names of folders.
     Folders,
-    /// All of their text, if no compiler looks at it, and otherwise the names of folders. Who writes the name of a folder into a
-    /// file often writes the time as well.
+    /// All of their text, if no compiler looks at it, and otherwise the names of folders. A generator that writes the name of a
+    /// folder into a file often writes the time as well.
     Texts,
 }
 

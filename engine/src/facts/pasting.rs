@@ -7,13 +7,13 @@
 
 use memchr::memmem;
 
-use super::words::{is_blank, is_of_word, is_predefined, words};
+use super::words::{directive, is_blank, is_of_word, is_predefined, words};
 use crate::observe::access::Bytes;
 
 /// Macros that compilers define themselves join these words to the end of an argument: `__INT64_C(c)`.
 const PREDEFINED_ENDS: [&[u8]; 10] = [b"L", b"UL", b"LL", b"ULL", b"U", b"l", b"ul", b"ll", b"ull", b"u"];
-/// Spellings of `#` and `##`, and the operator that joins what stands in it.
-const UNCLEAR: [&[u8]; 3] = [b"%:", b"??=", b"__VA_OPT__"];
+/// Spellings of `#` and `##`, the operator that joins what stands in it, and a blank that is seldom one.
+const UNCLEAR: [&[u8]; 4] = [b"%:", b"??=", b"__VA_OPT__", b"\x0b"];
 
 /// What `##` joins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,13 +96,6 @@ fn joins(text: &[u8]) -> bool {
     [&b"##"[..], b"%:%:", b"??=??="]
         .iter()
         .any(|operator| memmem::find(text, operator).is_some())
-}
-
-/// The name of a line's directive, and what follows it.
-fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
-    let size = rest.iter().position(|byte| !is_of_word(*byte)).unwrap_or(rest.len());
-    (size > 0).then(|| rest.split_at(size))
 }
 
 impl Paster {
@@ -471,6 +464,8 @@ mod tests {
             "#define F %:%:\n",
             "??=define F ??=??=\n",
             "#define F() __VA_OPT__(a) ## b\n",
+            "\x0b#define F(a) a ## b\n",
+            "#define F(a) a ##\x0bb\n",
         ] {
             assert!(can("SRCDIR", &[odd, "SRC DIR"]), "{odd}");
             assert!(!can("SRCDIR", &[odd, "SRC"]), "{odd}");

@@ -248,22 +248,27 @@ impl Path {
 /// A path with a zero and a digit for each of these folders whose whole name is in it, but not at its beginning. None if there
 /// is none.
 pub fn without_amid(path: &[u8], folders: &[Vec<u8>]) -> Option<Vec<u8>> {
-    let mut kept = Vec::with_capacity(path.len());
+    without_names(path, folders, |at, folder| {
+        at > 0 && folder.starts_with(b"/") && folder.len() > 1 && below(folder, &path[at..]).is_some()
+    })
+}
+
+/// A text with a zero and a digit for each of these folders whose name is at a place where it counts: the longest one that is
+/// there. None if there is none.
+pub fn without_names(text: &[u8], folders: &[Vec<u8>], counts: impl Fn(usize, &[u8]) -> bool) -> Option<Vec<u8>> {
+    let mut kept = Vec::with_capacity(text.len());
     let mut at = 0;
     let mut is_found = false;
-    while at < path.len() {
-        let here = &path[at..];
-        let around = (b'0'..=b'9').zip(folders).filter(|(_, folder)| {
-            at > 0 && folder.starts_with(b"/") && folder.len() > 1 && below(folder, here).is_some()
-        });
-        match around.max_by_key(|(_, folder)| folder.len()) {
+    while at < text.len() {
+        let here = (b'0'..=b'9').zip(folders).filter(|(_, folder)| counts(at, folder));
+        match here.max_by_key(|(_, folder)| folder.len()) {
             Some((digit, folder)) => {
                 kept.extend([0, digit]);
                 at += folder.len();
                 is_found = true;
             }
             None => {
-                kept.push(path[at]);
+                kept.push(text[at]);
                 at += 1;
             }
         }

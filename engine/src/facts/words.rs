@@ -153,6 +153,13 @@ pub fn is_predefined(word: &[u8]) -> bool {
         || PREDEFINED_HEADS.iter().any(|head| word.starts_with(head))
 }
 
+/// The name of a line's directive, and what follows it: `define` and ` A 1` of `# define A 1`.
+pub fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
+    let size = rest.iter().position(|byte| !is_of_word(*byte)).unwrap_or(rest.len());
+    (size > 0).then(|| rest.split_at(size))
+}
+
 /// The text with those lines joined that end with a backslash, if there are any.
 pub fn joined(text: &[u8]) -> Option<Bytes> {
     let mut all = Bytes::new();

@@ -226,7 +226,8 @@ impl Action {
         let (expanded, line, outputs) = understand(call, read)?;
         let folder = call.told_folder(&line);
         let bases = sharing::bases(&line, folder, call.bases);
-        let hidden = Hidden::of(&line, &expanded, call.known_folders);
+        let only_used_count = !call.known_folders.is_empty() && macros::only_used_count(&line, &expanded);
+        let hidden = Hidden::of(&line, &expanded, call.known_folders, only_used_count);
         Ok(Action {
             key: key(call, &line, &outputs, &bases, folder, &hidden),
             source: Some(line.source.clone()),
@@ -249,10 +250,7 @@ impl Action {
                 bases,
                 declared: None,
                 prints: outputs::prints(&line),
-                words: match call.known_folders {
-                    [] => None,
-                    _ => macros::only_used_count(&line, &expanded).then(|| hidden.others(expanded)),
-                },
+                words: only_used_count.then(|| hidden.others(expanded)),
                 left_out: hidden.left_out(),
             },
         })

@@ -8,10 +8,9 @@
 use memchr::memmem;
 
 use super::line::{Line, Word};
-use super::macros;
 use super::options::Stage;
 use crate::facts::definitions::is_plain;
-use crate::facts::path::without_amid;
+use crate::facts::path::{without_amid, without_names};
 use crate::facts::words::is_of_word;
 use crate::observe::access::Bytes;
 
@@ -50,8 +49,8 @@ pub struct Hidden<'l> {
 }
 
 impl<'l> Hidden<'l> {
-    /// `expanded` are all words of the command line.
-    pub fn of(line: &'l Line, expanded: &[Bytes], folders: &[Bytes]) -> Hidden<'l> {
+    /// `expanded` are all words of the command line; `only_used_count` is what `macros` says of them.
+    pub fn of(line: &'l Line, expanded: &[Bytes], folders: &[Bytes], only_used_count: bool) -> Hidden<'l> {
         let holds = |word: &&Word| {
             folders
                 .iter()
@@ -63,7 +62,6 @@ impl<'l> Hidden<'l> {
         if candidates.is_empty() || line.stage != Stage::Object || line.has_others() || expanded.iter().any(tells) {
             return hidden;
         }
-        let only_used_count = macros::only_used_count(line, expanded);
         for word in candidates {
             if word.option == b"-D" && only_used_count {
                 if let Some((name, operand)) = without_value(&word.operand, folders) {
@@ -116,29 +114,14 @@ fn without_value<'t>(definition: &'t [u8], folders: &[Bytes]) -> Option<(&'t [u8
     if !is_good || !is_name {
         return None;
     }
-    let mut kept = definition[..name.len() + 1].to_vec();
-    let mut at = 0;
-    while at < value.len() {
-        let found = (b'0'..=b'9')
-            .zip(folders)
-            .filter(|(_, folder)| value[at..].starts_with(folder));
-        match found.max_by_key(|(_, folder)| folder.len()) {
-            Some((digit, folder)) => {
-                kept.extend([0, digit]);
-                at += folder.len();
-            }
-            None => {
-                kept.push(value[at]);
-                at += 1;
-            }
-        }
-    }
-    kept.contains(&0).then_some((name, kept))
+    let kept = without_names(value, folders, |at, folder| value[at..].starts_with(folder))?;
+    Some((name, [name, b"=", &kept].concat()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::compiler::macros::only_used_count;
     use crate::cache::compiler::Compiler;
 
     fn folders() -> [Bytes; 2] {
@@ -149,7 +132,7 @@ mod tests {
     fn hidden(line: &str) -> String {
         let words: Vec<Bytes> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         let read = Line::read(Compiler::Gcc, &words).unwrap_or_else(|why| panic!("{line}: {why:?}"));
-        let hidden = Hidden::of(&read, &words, &folders());
+        let hidden = Hidden::of(&read, &words, &folders(), only_used_count(&read, &words));
         let operands = hidden.words.iter().map(|(_, operand)| operand.clone());
         let text = operands
             .chain(hidden.left_out.macros.clone())
@@ -208,7 +191,7 @@ mod tests {
         let words = ["-D", "BIN=\"/w/one\"", "-DSHARE=\"/w/one\"", "-DA=BIN", "-c", "a.c"];
         let words = words.map(|word| word.as_bytes().to_vec());
         let read = Line::read(Compiler::Gcc, &words).unwrap();
-        let others = Hidden::of(&read, &words, &folders()).others(words.to_vec());
+        let others = Hidden::of(&read, &words, &folders(), only_used_count(&read, &words)).others(words.to_vec());
         assert_eq!(others.join(&b' '), b"-D -DA=BIN -c a.c");
     }
 }

@@ -1,6 +1,7 @@
 //! Leaves out of a compile's facts what generated files say of their checkout and nothing uses: the names of its folders in
 //! comments, macros whose values name them, and guards with them in their names. So a compile that includes a project's
-//! `config.h`, or what bison made, has the same facts in each checkout.
+//! `config.h`, or what bison made, has the same facts in each checkout. What the key leaves out of the command line is looked
+//! at here as well: its name of the checkout becomes a fact if it may show in the result.
 //!
 //! A macro is used only by its name. The name is a word of some file that was read or of the command line, or `##` makes it
 //! of such words. If there is no such word but that of the definition, the value reaches no result. If a guard cannot be
@@ -14,11 +15,12 @@ use memchr::memmem;
 
 use super::Analysis;
 use crate::bytes::digest::Digest;
+use crate::facts::comments::parts;
 use crate::facts::definitions::{as_name, find_unused, Unused};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::pasting::{Joiners, Pasting};
 use crate::facts::path::{below, Path, Root};
-use crate::facts::words::{can_end, AllWords, Vocabulary};
+use crate::facts::words::{can_end, directive, AllWords, Vocabulary};
 use crate::facts::world::Form;
 use crate::observe::access::Bytes;
 
@@ -38,18 +40,11 @@ fn is_in(name: &[u8], messages: &[u8]) -> bool {
     memmem::find(messages, name).is_some()
 }
 
-/// Whether a directive of a text gives another number or file to its lines: `#line 1 "p.y"`, `# 1 "p.y"`.
+/// Whether a directive of a text may give another number or file to its lines: `#line 1 "p.y"`, `# 1 "p.y"`.
 fn renames_lines(text: &[u8]) -> bool {
-    if is_in(b"%:", text) || is_in(b"??=", text) {
-        return true;
-    }
-    let mut directives = text
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| line.trim_ascii_start().strip_prefix(b"#"));
-    directives.any(|rest| {
-        let rest = rest.trim_ascii_start();
-        rest.starts_with(b"line") || rest.first().is_some_and(u8::is_ascii_digit)
-    })
+    let renames = |line: &[u8]| directive(line).is_some_and(|(name, _)| name == b"line" || name[0].is_ascii_digit());
+    let is_odd = [&b"%:"[..], b"??=", b"\x0b"].iter().any(|part| is_in(part, text));
+    is_odd || parts(text).map_or(true, |parts| parts.code.split(|byte| *byte == b'\n').any(renames))
 }
 
 /// The paths by which files of each content were read.
@@ -212,5 +207,26 @@ impl Analysis<'_, '_, '_> {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_other_names_are_known() {
+        for text in [
+            "int a;\n#line 3 \"p.y\"\n",
+            " # 3 \"p.y\"\n",
+            "/* a */ #line 3\n",
+            "#li\\\nne 3\n",
+            "%:line 3\n",
+            "\x0b#line 3\n",
+            "#error don't\n",
+        ] {
+            assert!(renames_lines(text.as_bytes()), "{text}");
+        }
+        assert!(!renames_lines(b"#define line 3\n// #line 3\nint line;\n#\n"));
     }
 }
