@@ -25,7 +25,7 @@ use super::lookup::entry::{Content, Entry, Print};
 use super::lookup::flight::{Flight, Joined};
 use super::lookup::inputs::Inputs;
 use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
-use super::prepare::{Begun, AFTER_HEADERS, NOT_AFTER_HEADERS};
+use super::prepare::{Begun, AFTER_HEADERS, AFTER_SHARED_HEADERS, NOT_AFTER_HEADERS};
 use super::remote::foreign::{Declaration, Origin, Refusal, Stored};
 use super::rerun::Due;
 use super::search::{Search, Searched};
@@ -231,6 +231,11 @@ impl Ticket {
         }
     }
 
+    /// It begins after shared headers, and its result counts for others once it is proved.
+    pub(super) fn is_to_be_proved(&self) -> bool {
+        self.begun.as_ref().is_some_and(|begun| begun.preamble.is_shared)
+    }
+
     /// The plain command line, if another one is to be run first.
     pub fn plain_argv(&self) -> Option<&Strings> {
         self.begun.as_ref().map(|_| &self.question.argv)
@@ -239,7 +244,9 @@ impl Ticket {
     /// The plain command is to be run. Returns the attempt that would have run in its place.
     pub(super) fn take_attempt(&mut self) -> Option<Box<Begun>> {
         let begun = self.begun.take()?;
-        self.reasons.replace(AFTER_HEADERS, NOT_AFTER_HEADERS);
+        for words in [AFTER_HEADERS, AFTER_SHARED_HEADERS] {
+            self.reasons.replace(words, NOT_AFTER_HEADERS);
+        }
         Some(begun)
     }
 
@@ -415,7 +422,7 @@ impl Cache {
             false => self.begin_after_headers(&question, &action, &key, file_view),
             true => None,
         };
-        let of_preamble = self.words_on_preamble(begun.is_some(), &key, &question);
+        let of_preamble = self.words_on_preamble(begun.as_ref(), &key, &question);
         of_preamble.into_iter().for_each(|words| missed.reasons.add(words));
         let ticket = Ticket {
             begun: begun.map(Box::new),

@@ -86,7 +86,12 @@ impl Cache {
     }
 
     /// The parts of the result that differ, in words, if there are any.
-    fn compare_with_rerun(&self, due: &Due, known: &EntryRef, run: Run) -> Result<Option<String>, NotCompared> {
+    pub(super) fn compare_with_rerun(
+        &self,
+        due: &Due,
+        known: &EntryRef,
+        run: Run,
+    ) -> Result<Option<String>, NotCompared> {
         let entry = self.read(known).ok_or(NotCompared::EntryGone)?.entry;
         self.require_facts(due, &entry)?;
         let known = Results::of_entry(&entry);

@@ -23,6 +23,7 @@ use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::preamble::Refusal;
 use super::rerun::Due;
+use super::share::key_aside;
 use super::store::{EntryRef, Parcel};
 use super::story::{understand, Knowledge, Made, Policy};
 use super::tally::Counter;
@@ -141,10 +142,14 @@ impl Cache {
         };
         match self.collect_result(&ticket, ended) {
             Ok(result) => {
-                if let Some(failed) = ticket.failed.as_ref().filter(|_| result.is_silent()) {
-                    self.refuse_preamble(failed, Refusal::FailsAlone);
+                let is_silent = result.is_silent();
+                match &ticket.failed {
+                    Some(failed) if is_silent => self.refuse_preamble(failed, Refusal::FailsAlone),
+                    Some(failed) => self.note_talk(failed),
+                    None => {}
                 }
-                let due = self.due_preamble(&ticket, &result.facts, ended, result.is_silent());
+                let shared = self.due_shared(&ticket, ended, is_silent);
+                let due = shared.or_else(|| self.due_preamble(&ticket, &result.facts, ended, is_silent));
                 Ok(Collected {
                     due,
                     ticket: *ticket,
@@ -162,24 +167,28 @@ impl Cache {
         let (mut ticket, mut result) = (collected.ticket, collected.result);
         let facts = std::mem::take(&mut result.facts);
         let stored = self.store_entry(&ticket, &result, facts);
-        let stored = stored.and_then(|entry| match ticket.begun {
-            None => Ok(entry),
+        let stored = stored.and_then(|(entry, known)| match ticket.begun {
+            None => Ok((entry, known)),
             Some(_) => {
                 ticket.question.claim = claim.clone();
-                self.put_in_place(&ticket, entry)
+                Ok((self.put_in_place(&ticket, entry)?, known))
             }
         });
-        let entry = match stored {
-            Ok(entry) => entry,
+        let (entry, known) = match stored {
+            Ok(stored) => stored,
             Err(unkept) => return Err(self.not_stored(Box::new(ticket), &collected.written, unkept)),
         };
         self.note_kept(&ticket, &collected.written, None);
         let begun = ticket.begun.as_ref();
-        let saved = begun.map_or(0, |begun| self.note_use(begun, result.processor));
+        let saved = begun.map_or(0, |begun| self.note_use(begun));
+        let proof = ticket
+            .is_to_be_proved()
+            .then(|| self.due_proof(&ticket, known))
+            .flatten();
         self.compare(&ticket, &entry);
         Ok(Stored {
             inputs: result.inputs.map(|texts| Inputs::with_result(texts, &entry)),
-            due: collected.due,
+            due: proof.or(collected.due),
             saved,
         })
     }
@@ -307,7 +316,12 @@ impl Cache {
         })
     }
 
-    fn store_entry(&self, ticket: &Ticket, result: &CommandResult, facts: Vec<Fact>) -> Result<Entry, Unkept> {
+    fn store_entry(
+        &self,
+        ticket: &Ticket,
+        result: &CommandResult,
+        facts: Vec<Fact>,
+    ) -> Result<(Entry, EntryRef), Unkept> {
         // Small blobs are written together with the entry.
         let mut parcels = Vec::new();
         let outputs = result.outputs.iter();
@@ -322,22 +336,37 @@ impl Cache {
             wall: result.wall,
             processor: result.processor,
         };
-        let (key, bytes) = (&ticket.key, entry.encode());
-        let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
-        let stored = stored.map_err(|error| failed("store an entry", &error))?;
+        let stored = match ticket.is_to_be_proved() {
+            true => {
+                let aside = key_aside(&ticket.key);
+                let stored = self
+                    .store
+                    .put_entry_with(&aside, &entry.encode(), &entry.blobs(), parcels);
+                stored.map_err(|error| failed("store an entry", &error))?
+            }
+            false => self.keep_entry(&ticket.key, &entry, parcels)?,
+        };
         if ticket.question.wishes.recache {
             self.replace_others(ticket, &stored);
         }
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
+        Ok((entry, stored))
+    }
+
+    /// Stores an entry for everyone.
+    pub(super) fn keep_entry(&self, key: &Digest, entry: &Entry, parcels: Vec<Parcel>) -> Result<EntryRef, Unkept> {
+        let bytes = entry.encode();
+        let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
+        let stored = stored.map_err(|error| failed("store an entry", &error))?;
         trace!("an entry is stored under {key}");
         if self.tiers().is_some() {
             match self.signer() {
-                None => self.offer(key, bytes, &entry, usize::MAX),
-                Some(Ok(signer)) => self.offer(key, signer.seal(key, &bytes), &entry, usize::MAX),
+                None => self.offer(key, bytes, entry, usize::MAX),
+                Some(Ok(signer)) => self.offer(key, signer.seal(key, &bytes), entry, usize::MAX),
                 Some(Err(_)) => self.count(&Counter::UploadUnsigned),
             }
         }
-        Ok(entry)
+        Ok(stored)
     }
 
     /// With `recache`, the new entry replaces the entries of its key whose facts hold. Entries for other states of the

@@ -29,6 +29,7 @@ pub mod remote;
 pub mod request;
 pub mod rerun;
 mod search;
+mod share;
 pub mod store;
 pub mod story;
 pub mod tally;
@@ -39,7 +40,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use answer::Question;
 use audit::Audit;
@@ -48,6 +49,7 @@ use compiler::action::Action;
 use compiler::outputs::Role;
 use journal::Journal;
 use lookup::flight::Flights;
+use preamble::alike::Alike;
 use preamble::table::Table;
 use remote::Remote;
 use store::Store;
@@ -79,6 +81,8 @@ pub struct Cache {
     writing: Mutex<()>,
     audit: Audit,
     preambles: Table,
+    /// Which sources begin alike.
+    alike: Mutex<Alike>,
     /// Whether outputs are restored as links into the store.
     links: AtomicBool,
     /// The stores that machines share.
@@ -105,6 +109,7 @@ impl Cache {
         let cache = Cache {
             folder,
             preambles,
+            alike: Mutex::default(),
             openings: AtomicU64::new(store.openings()),
             store: Arc::new(store),
             world: World::new(world::Capacity::default()),
@@ -133,6 +138,10 @@ impl Cache {
     /// Sets the number of hits that wait to be compiled again, for the statistics.
     pub fn set_audits_waiting(&self, count: usize) {
         self.audit.set_waiting(count);
+    }
+
+    fn alike(&self) -> MutexGuard<'_, Alike> {
+        self.alike.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets how many bytes of disk preambles may use: `None` if there are to be none, 0 for a part of what is free.

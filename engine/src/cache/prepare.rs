@@ -28,9 +28,12 @@ use super::keep::Ended;
 use super::lookup::entry::{Entry, Print};
 use super::preamble::effects::{self, Apart};
 use super::preamble::recipe::{self, Ask, Recipe};
-use super::preamble::table::{OwnFolder, Spot};
+use super::preamble::table::{OwnFolder, Spot, User};
 use super::preamble::{prefix, Preamble, Refusal};
-use super::rerun::{make_empty_folders, run_in, words_of, Due, Elsewhere, NotCompared, Purpose, Results, Run, PRINTS};
+use super::rerun::{
+    make_empty_folders, run_in, run_observed, words_of, Due, Elsewhere, NotCompared, Observed, Purpose, Results, Run,
+    PRINTS,
+};
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
@@ -43,7 +46,7 @@ use crate::observe::access::{Access, Bytes, What};
 use crate::wire::{MissReason, Strings};
 
 /// A compile that takes less processor time, in microseconds, is left as it is.
-const QUICK: u64 = 50_000;
+pub(super) const QUICK: u64 = 50_000;
 /// A trial must take at most this part of the plain compile.
 const WORTH: (u64, u64) = (9, 10);
 /// A longer command line is left as it is.
@@ -65,6 +68,8 @@ const ANSWER: &str = "answer";
 
 /// For `--explain`.
 pub(super) const AFTER_HEADERS: &str = "it began after its headers, which had been read before";
+pub(super) const AFTER_SHARED_HEADERS: &str =
+    "it began after headers that other sources begin with, too, and that had been read before";
 pub(super) const NOT_AFTER_HEADERS: &str = "it ran twice: with its preamble it failed, or printed something";
 
 /// What is known of a plain compile for whose source a preamble is to be made.
@@ -77,13 +82,19 @@ pub(super) struct Basis {
 impl Basis {
     /// About how much memory it takes.
     pub fn size(&self) -> usize {
-        self.accesses.len() * 2 * std::mem::size_of::<Access>()
+        size_of_accesses(&self.accesses)
     }
+}
+
+fn size_of_accesses(accesses: &[Access]) -> usize {
+    std::mem::size_of_val(accesses) * 2
 }
 
 /// A compile that begins after a preamble, with its outputs elsewhere.
 pub(super) struct Begun {
     pub preamble: Arc<Preamble>,
+    /// Whom the preamble serves.
+    pub user: User,
     spot: Spot,
     /// The command line, and what is known of it.
     pub elsewhere: Elsewhere,
@@ -91,8 +102,17 @@ pub(super) struct Begun {
     _folder: OwnFolder,
 }
 
+/// Whose headers a preamble is to have.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    /// Those of one source, with what is known of its plain compile.
+    Own(&'a Basis),
+    /// Those that all sources of a group have in common. Their directives have this length.
+    Common(usize),
+}
+
 /// Why no preamble was made.
-enum Unprepared {
+pub(super) enum Unprepared {
     Refused(Refusal),
     Not(NotCompared),
 }
@@ -113,13 +133,15 @@ impl Begun {
     /// The accesses of the compile, with those of the headers.
     pub fn accesses(&self, own: &[Access]) -> Vec<Access> {
         let folder = self.preamble.folder.path().as_os_str().as_bytes();
-        let is_of_preamble = |access: &Access| {
-            let mut what = access.what.clone();
-            what.texts().iter().any(|text| is_below(text, folder))
-        };
-        let own = own.iter().filter(|access| !is_of_preamble(access));
+        let own = own.iter().filter(|access| !is_within(access, folder));
         self.preamble.accesses.iter().chain(own).cloned().collect()
     }
+}
+
+/// Whether an access is to something in a folder.
+pub(super) fn is_within(access: &Access, folder: &[u8]) -> bool {
+    let mut what = access.what.clone();
+    what.texts().iter().any(|text| is_below(text, folder))
 }
 
 fn is_below(path: &[u8], folder: &[u8]) -> bool {
@@ -149,16 +171,16 @@ impl Cache {
         let text = beginning(question, source);
         let source = place.path(&Path::here(), source);
         let inputs = inputs(facts, &source, text.as_deref().unwrap_or_default());
-        let spot = spot(&ticket.key, question);
-        let held = self.preambles.find(&spot);
+        let user = User::Source(spot(&ticket.key, question));
+        let held = self.preambles.find(&user);
         let has_one = held.is_some_and(|held| self.holds(&held, question, action, &mut None));
-        if has_one || self.preambles.is_refused(&spot, &inputs) {
+        if has_one || self.preambles.is_refused(&user, &inputs) {
             return None;
         }
         if !is_silent {
             // A message may be about the body. No inputs have this digest, so the next silent compile is tried.
-            if self.preambles.refusal(&spot) != Some(Refusal::Talks) {
-                self.leave_plain(spot, Digest::of(b""), Refusal::Talks);
+            if self.preambles.refusal(&user) != Some(Refusal::Talks) {
+                self.leave_plain(user, Digest::of(b""), Refusal::Talks);
             }
             return None;
         }
@@ -184,16 +206,20 @@ impl Cache {
             return None;
         }
         let spot = spot(key, question);
-        let preamble = self.preambles.find(&spot)?;
-        if !self.holds(&preamble, question, action, file_view) {
-            return None;
-        }
+        let user = User::Source(spot.clone());
+        let own = self.preambles.find(&user);
+        let own = own.filter(|preamble| self.holds(preamble, question, action, file_view));
+        let (user, preamble) = match own {
+            Some(preamble) => (user, preamble),
+            None => self.find_shared(&user, question, action, file_view)?,
+        };
         let folder = self.preambles.make_folder().ok()?;
         make_empty_folders(folder.path()).ok()?;
         let elsewhere = self.redirected(question, action.key, folder.path())?;
         let elsewhere = after(elsewhere, &preamble);
         (elsewhere.argv.size() <= LONGEST_LINE).then_some(Begun {
             preamble,
+            user,
             spot,
             elsewhere,
             _folder: folder,
@@ -201,12 +227,14 @@ impl Cache {
     }
 
     /// For `--explain`: what a miss has to do with preambles.
-    pub(super) fn words_on_preamble(&self, is_begun: bool, key: &Digest, question: &Question) -> Option<String> {
-        if is_begun {
-            return Some(AFTER_HEADERS.to_owned());
+    pub(super) fn words_on_preamble(&self, begun: Option<&Begun>, key: &Digest, question: &Question) -> Option<String> {
+        match begun {
+            Some(begun) if begun.preamble.is_shared => return Some(AFTER_SHARED_HEADERS.to_owned()),
+            Some(_) => return Some(AFTER_HEADERS.to_owned()),
+            None => {}
         }
         let is_on = self.preambles.is_on();
-        let refusal = is_on.then(|| self.preambles.refusal(&spot(key, question)))??;
+        let refusal = is_on.then(|| self.preambles.refusal(&User::Source(spot(key, question))))??;
         Some(format!("it has no preamble: {}", refusal.name()))
     }
 
@@ -220,8 +248,10 @@ impl Cache {
         file_view: &mut Option<FileView>,
     ) -> bool {
         let Some(source) = &action.source else { return false };
-        let text = beginning(question, source);
-        if !text.is_some_and(|text| Digest::of(&text) == preamble.text) {
+        let text = beginning(question, source).unwrap_or_default();
+        let is_whole = preamble.is_shared || text.len() == preamble.length;
+        let begins = text.get(..preamble.length).filter(|_| is_whole);
+        if !begins.is_some_and(|text| Digest::of(text) == preamble.text) {
             return false;
         }
         let place = question.place(&action.knows);
@@ -230,19 +260,24 @@ impl Cache {
         let now = FileView::for_request(file_view.take(), question.arrived);
         let mut view = View::at(now, &self.world, &place, &environment);
         let changes = preamble.basis.changes(&mut view);
-        let holds = changes
+        let mut others = changes
             .iter()
-            .all(|(fact, _)| fact.is_some_and(|fact| is_about(fact, &source)));
+            .filter(|(fact, _)| !fact.is_some_and(|fact| is_about(fact, &source)));
+        let other = others.next();
+        if let Some((fact, _)) = other {
+            debug!("a preamble does not hold: {fact:?}");
+        }
+        let holds = other.is_none();
         *file_view = Some(view.end());
         holds
     }
 
     /// A compile began after its headers, and its result is in place. Returns the processor time that it saved.
-    pub(super) fn note_use(&self, begun: &Begun, processor: u64) -> u64 {
+    pub(super) fn note_use(&self, begun: &Begun) -> u64 {
         self.count(&Counter::PreambleUsed);
-        let saved = begun.preamble.plain.saturating_sub(processor);
-        self.tally.add("preambles saved", saved);
-        saved
+        self.preambles.note_served(&begun.user);
+        self.tally.add("preambles saved", begun.preamble.gain);
+        begun.preamble.gain
     }
 
     /// So much processor time, in microseconds, went into a preamble that was made or not.
@@ -254,7 +289,23 @@ impl Cache {
     pub(super) fn refuse_preamble(&self, begun: &Begun, why: Refusal) {
         debug!("a preamble is given up: {}", why.name());
         self.count(&Counter::PreambleRefused(why));
-        self.preambles.refuse(begun.spot.clone(), begun.preamble.inputs, why);
+        let user = match why {
+            // It is no fault of the headers.
+            Refusal::Unusable => User::Source(begun.spot.clone()),
+            _ => begun.user.clone(),
+        };
+        self.preambles.refuse(user, begun.preamble.inputs, why);
+    }
+
+    /// The plain compile has printed something, as the one after the headers had. A group with many such sources is given up,
+    /// since each of them is compiled twice.
+    pub(super) fn note_talk(&self, begun: &Begun) {
+        if begun.preamble.is_shared {
+            self.leave_plain(User::Source(begun.spot.clone()), Digest::of(b""), Refusal::Talks);
+            if self.preambles.note_failed(&begun.user) {
+                self.refuse_preamble(begun, Refusal::Talks);
+            }
+        }
     }
 
     // ---- when there is time
@@ -265,24 +316,36 @@ impl Cache {
             &key_in_namespace(&due.key, &due.question.wishes.namespace),
             &due.question,
         );
-        match self.prepared(due, basis, run) {
-            Ok(preamble) => match self.preambles.put(spot.clone(), preamble) {
+        let prepared = self.prepared(due, Wanted::Own(basis), run);
+        self.put_preamble(User::Source(spot), basis.inputs, prepared)
+    }
+
+    /// Keeps what was prepared, or why nothing was.
+    pub(super) fn put_preamble(
+        &self,
+        user: User,
+        inputs: Digest,
+        prepared: Result<Preamble, Unprepared>,
+    ) -> Result<(), NotCompared> {
+        match prepared {
+            Ok(preamble) => match self.preambles.put(user.clone(), preamble) {
                 true => self.count(&Counter::PreambleMade),
-                false => self.leave_plain(spot, basis.inputs, Refusal::NoRoom),
+                false => self.leave_plain(user, inputs, Refusal::NoRoom),
             },
-            Err(Unprepared::Refused(why)) => self.leave_plain(spot, basis.inputs, why),
+            Err(Unprepared::Refused(why)) => self.leave_plain(user, inputs, why),
             Err(Unprepared::Not(why)) => return Err(why),
         }
         Ok(())
     }
 
-    fn leave_plain(&self, spot: Spot, inputs: Digest, why: Refusal) {
+    pub(super) fn leave_plain(&self, user: User, inputs: Digest, why: Refusal) {
         debug!("no preamble: {}", why.name());
         self.count(&Counter::PreambleRefused(why));
-        self.preambles.refuse(spot, inputs, why);
+        self.preambles.refuse(user, inputs, why);
     }
 
-    fn prepared(&self, due: &Due, basis: &Basis, run: Run) -> Result<Preamble, Unprepared> {
+    /// Makes a preamble and tries it with the source that is due.
+    pub(super) fn prepared(&self, due: &Due, wanted: Wanted, run: Run) -> Result<Preamble, Unprepared> {
         let question = &due.question;
         let entry = self.entry_that_holds(due).ok_or(NotCompared::InputsChanged)?;
         let action = self.understand(question, &mut FileView::begin());
@@ -290,7 +353,10 @@ impl Cache {
         let compiler = action.knows.compiler.ok_or(Refusal::Options)?;
         let words = words_of(question).ok_or(NotCompared::InputsChanged)?;
         let recipe = Recipe::of(compiler, &words)?;
-        let text = beginning(question, recipe.source()).ok_or(Refusal::NoInclude)?;
+        let mut text = beginning(question, recipe.source()).ok_or(Refusal::NoInclude)?;
+        if let Wanted::Common(length) = wanted {
+            text.truncate(length);
+        }
         if POSITIONS.iter().any(|word| memmem::find(&text, word).is_some()) {
             return Err(Refusal::Position.into());
         }
@@ -307,30 +373,47 @@ impl Cache {
             program: question.argv.iter().next().unwrap_or_default(),
             writes_dependencies: action.knows.outputs.len() > 1,
             folder: &folder,
+            is_observed: matches!(wanted, Wanted::Common(_)),
             run: &mut *run,
         };
         workshop.check(&text)?;
         Stamp::wait_for_next();
         let started = Stamp::now();
-        let dependencies = workshop.make(&text)?;
+        let made = workshop.make(&text)?;
         // The headers are now what they were in the plain compile. If they are older than the preamble, that has read these.
         self.require_facts(due, &entry)?;
-        let entry = self.of_whole_files(entry, question, &action)?;
-        require_older(&entry, &question.place(&action.knows), started)?;
-        let preamble = Preamble {
+        let (inputs, basis, accesses) = match (wanted, &made.observed) {
+            (Wanted::Own(of), _) => {
+                let basis = self.of_whole_files(entry.clone(), question, &action)?;
+                (of.inputs, basis, of.accesses.clone())
+            }
+            (Wanted::Common(_), Some(observed)) => {
+                let (facts, accesses) = self.of_making(question, &made.argv, observed, folder.path())?;
+                let basis = Entry {
+                    facts,
+                    ..Entry::default()
+                };
+                (Digest::of(&text), basis, accesses)
+            }
+            (Wanted::Common(_), None) => return Err(NotCompared::Unseen.into()),
+        };
+        require_older(&basis, &question.place(&action.knows), started)?;
+        let mut preamble = Preamble {
             compiler,
             text: Digest::of(&text),
-            inputs: basis.inputs,
+            length: text.len(),
+            is_shared: matches!(wanted, Wanted::Common(_)),
+            inputs,
             name: folder.name(recipe::HEADER),
-            dependencies,
-            size: size_of(folder.path()) + basis.size() as u64,
-            plain: entry.processor,
-            basis: entry,
-            accesses: basis.accesses.clone(),
+            dependencies: made.dependencies,
+            size: size_of(folder.path()) + size_of_accesses(&accesses) as u64,
+            gain: 0,
+            basis,
+            accesses,
             folder,
         };
-        self.try_out(due, &preamble, run)?;
-        self.require_facts(due, &preamble.basis)?;
+        preamble.gain = self.try_out(due, &preamble, &entry, run)?;
+        self.require_facts(due, &entry)?;
         Ok(preamble)
     }
 
@@ -350,31 +433,33 @@ impl Cache {
         Ok(entry)
     }
 
-    fn entry_that_holds(&self, due: &Due) -> Option<Entry> {
+    pub(super) fn entry_that_holds(&self, due: &Due) -> Option<Entry> {
         let key = key_in_namespace(&due.key, &due.question.wishes.namespace);
         let entries = self.store.find(&key);
         let mut entries = entries.iter().filter_map(|known| Some(self.read(known)?.entry));
         entries.find(|entry| self.require_facts(due, entry).is_ok())
     }
 
-    /// Compiles the source after the preamble and compares the result with that of the plain compile.
-    fn try_out(&self, due: &Due, preamble: &Preamble, run: Run) -> Result<(), Unprepared> {
-        let folder = self.rerun_folder();
-        make_empty_folders(&folder)?;
+    /// Compiles the source after the preamble and compares the result with that of the plain compile. Returns how much
+    /// processor time that saves.
+    fn try_out(&self, due: &Due, preamble: &Preamble, entry: &Entry, run: Run) -> Result<u64, Unprepared> {
+        let folder = self.preambles.make_folder().map_err(|_| NotCompared::NoRoom)?;
+        let folder = folder.path();
+        make_empty_folders(folder)?;
         let elsewhere = self
-            .redirected(&due.question, due.key, &folder)
+            .redirected(&due.question, due.key, folder)
             .ok_or(Refusal::Options)?;
         let elsewhere = after(elsewhere, preamble);
-        let (code, processor) = run_in(&folder, &elsewhere.argv, run)?;
+        let (code, processor) = run_in(folder, &elsewhere.argv, run)?;
         let complete = |text: Bytes| preamble.complete(&text, &due.question.folder);
-        let results = Results::of_folder(&elsewhere.knows, code, &folder, &complete)?;
-        let known = Results::of_entry(&preamble.basis);
+        let results = Results::of_folder(&elsewhere.knows, code, folder, &complete)?;
+        let known = Results::of_entry(entry);
         if results != known {
             debug!("after a preamble: another {}", results.difference_from(&known));
             return Err(Refusal::Different.into());
         }
-        match processor * WORTH.1 <= preamble.plain * WORTH.0 {
-            true => Ok(()),
+        match processor * WORTH.1 <= entry.processor * WORTH.0 {
+            true => Ok(entry.processor - processor),
             false => Err(Refusal::NoGain.into()),
         }
     }
@@ -387,7 +472,18 @@ struct Workshop<'a, 'r> {
     program: &'a [u8],
     writes_dependencies: bool,
     folder: &'a OwnFolder,
+    /// The making of the header is observed.
+    is_observed: bool,
     run: Run<'r>,
+}
+
+/// A precompiled header was made.
+struct MadeHeader {
+    /// By this command line.
+    argv: Strings,
+    observed: Option<Observed>,
+    /// Its dependency file.
+    dependencies: Bytes,
 }
 
 impl Workshop<'_, '_> {
@@ -425,8 +521,8 @@ impl Workshop<'_, '_> {
         Ok(read)
     }
 
-    /// Makes the precompiled header. Returns its dependency file.
-    fn make(&mut self, text: &[u8]) -> Result<Bytes, Unprepared> {
+    /// Makes the precompiled header.
+    fn make(&mut self, text: &[u8]) -> Result<MadeHeader, Unprepared> {
         self.write(text)?;
         let file = self.recipe.file_of(recipe::HEADER.as_bytes());
         let to = self.names(&file);
@@ -436,12 +532,28 @@ impl Workshop<'_, '_> {
         if !self.writes_dependencies {
             words.extend([b"-MD".to_vec(), b"-MF".to_vec(), dependencies.clone()]);
         }
-        self.call(words)?;
+        let argv = self.argv(&words);
+        let observed = match self.is_observed {
+            false => {
+                self.call(words)?;
+                None
+            }
+            true => {
+                let (code, observed) = run_observed(self.folder.path(), &argv, self.run)?;
+                self.require_good(code)?;
+                Some(observed)
+            }
+        };
         if self.compiler == Compiler::Gcc {
             // If gcc refuses the header, it must not read the text instead.
             let _ = fs::remove_file(self.folder.path().join(recipe::TEXT));
         }
-        fs::read(OsStr::from_bytes(&dependencies)).map_err(|_| NotCompared::Unreadable.into())
+        let dependencies = fs::read(OsStr::from_bytes(&dependencies)).map_err(|_| NotCompared::Unreadable)?;
+        Ok(MadeHeader {
+            argv,
+            observed,
+            dependencies,
+        })
     }
 
     fn names(&self, main: &[u8]) -> Names {
@@ -459,10 +571,17 @@ impl Workshop<'_, '_> {
 
     /// Runs the compiler, which must succeed and print nothing.
     fn call(&mut self, words: Vec<Bytes>) -> Result<(), Unprepared> {
+        let (code, _) = run_in(self.folder.path(), &self.argv(&words), self.run)?;
+        self.require_good(code)
+    }
+
+    fn argv(&self, words: &[Bytes]) -> Strings {
         let words = words.iter().map(Vec::as_slice);
-        let argv: Strings = [self.program].into_iter().chain(words).collect();
+        [self.program].into_iter().chain(words).collect()
+    }
+
+    fn require_good(&self, code: i32) -> Result<(), Unprepared> {
         let folder = self.folder.path();
-        let (code, _) = run_in(folder, &argv, self.run)?;
         let is_silent = PRINTS
             .iter()
             .all(|name| fs::read(folder.join(name)).is_ok_and(|text| text.is_empty()));
@@ -470,7 +589,7 @@ impl Workshop<'_, '_> {
     }
 }
 
-fn spot(key: &Digest, question: &Question) -> Spot {
+pub(super) fn spot(key: &Digest, question: &Question) -> Spot {
     Spot {
         key: *key,
         folder: question.folder.clone(),
@@ -479,14 +598,14 @@ fn spot(key: &Digest, question: &Question) -> Spot {
 }
 
 /// The directives with which a source begins.
-fn beginning(question: &Question, source: &[u8]) -> Option<Bytes> {
+pub(super) fn beginning(question: &Question, source: &[u8]) -> Option<Bytes> {
     let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
     prefix::read(&fs::read(folder.join(OsStr::from_bytes(source))).ok()?)
 }
 
 /// The accesses of a command without those to what it made. Which file was found does not count any more: files with the same
 /// content are as good.
-fn only_reading(accesses: &[Access]) -> Vec<Access> {
+pub(super) fn only_reading(accesses: &[Access]) -> Vec<Access> {
     let made: HashSet<Bytes> = accesses
         .iter()
         .flat_map(|access| access.what.written())

@@ -81,6 +81,9 @@ impl Cache {
             }),
             "audit" => quantity::percent(value).map(|percent| self.set_audit(percent)),
             "preambles" => room(value).map(|limit| self.set_preambles(limit)),
+            "share_preambles" => switch(value.as_ref())
+                .map(|are_shared| self.share_preambles(are_shared))
+                .ok_or_else(|| "share_preambles: set it to yes or no".to_owned()),
             "remote" => self.set_remote(value).map_err(|error| format!("remote: {error}")),
             "trusted_keys" => self
                 .set_trusted_keys(value)
@@ -144,6 +147,8 @@ impl Cache {
                 used: count("preambles used"),
                 saved: count("preambles saved"),
                 spent: count("preambles spent"),
+                proved: count("preambles proved"),
+                unproved: count("preambles unproved"),
                 refused: reasons("preambles refused/"),
             },
             audits_waiting: self.audit.waiting() as u64,

@@ -1,4 +1,5 @@
-//! Runs a command of the cache again, with its results in another folder, so that they can be compared with an entry.
+//! Runs a command of the cache again, with its results in another folder, so that they can be compared with an entry. Or
+//! runs commands that prepare others.
 //!
 //! Nothing here knows of processes. The caller passes a function that runs a command line.
 
@@ -18,13 +19,15 @@ use super::keep::{neutral_dependencies, neutral_print};
 use super::lookup::claim::Claim;
 use super::lookup::entry::{Content, Entry, Print};
 use super::prepare::Basis;
+use super::share::{Common, Proof};
 use super::store::{self, EntryRef};
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::file_view::FileView;
+use crate::facts::status::Stamp;
 use crate::facts::world::View;
-use crate::observe::access::Bytes;
+use crate::observe::access::{Access, Bytes};
 use crate::wire::Strings;
 
 /// The folder for the outputs of commands that are run again, in the store's folder.
@@ -47,17 +50,38 @@ pub(super) enum Purpose {
     Audit(EntryRef),
     /// Its source is being edited: the next compile is to begin after the headers.
     Preamble(Basis),
+    /// Many sources begin like its own: their compiles are to begin after the headers that they share.
+    Shared(Common),
+    /// It began after headers that are shared: this entry is proved.
+    Proof(Proof),
 }
 
-/// Runs a command line. The folder is for the files named in `PRINTS`.
-pub type Run<'a> = &'a mut dyn FnMut(&Strings, &FilePath) -> Ran;
+/// A command line that is run.
+pub struct Call<'a> {
+    pub argv: &'a Strings,
+    /// For the files named in `PRINTS`.
+    pub folder: &'a FilePath,
+    pub is_observed: bool,
+}
+
+/// Runs a command line.
+pub type Run<'a> = &'a mut dyn FnMut(&Call) -> Ran;
+
+/// What a command did that was observed.
+pub struct Observed {
+    pub accesses: Vec<Access>,
+    /// From before it was started.
+    pub started: Stamp,
+    /// The path of the library that has observed it.
+    pub observer: Bytes,
+}
 
 impl Due {
     /// About how much memory it takes. Its connection may share the environment.
     pub fn size(&self) -> usize {
         let question = &self.question;
         let purpose = match &self.purpose {
-            Purpose::Audit(_) => 0,
+            Purpose::Audit(_) | Purpose::Shared(_) | Purpose::Proof(_) => 0,
             Purpose::Preamble(basis) => basis.size(),
         };
         question.argv.bytes().len() + question.environment.bytes().len() + question.folder.len() + purpose
@@ -65,6 +89,11 @@ impl Due {
 
     pub fn is_audit(&self) -> bool {
         matches!(self.purpose, Purpose::Audit(_))
+    }
+
+    /// It helps the build that runs now.
+    pub fn is_urgent(&self) -> bool {
+        matches!(self.purpose, Purpose::Shared(_))
     }
 }
 
@@ -74,6 +103,8 @@ pub enum Ran {
         code: i32,
         /// Microseconds of processor time.
         processor: u64,
+        /// `None` if it was not to be observed, or could not be.
+        observed: Option<Observed>,
     },
     /// It was stopped, because the machine is needed, or because the engine ends.
     Interrupted,
@@ -93,6 +124,8 @@ pub enum NotCompared {
     Unsteady,
     NoRoom,
     NotStarted,
+    /// What it did could not be observed.
+    Unseen,
     TookTooLong,
     Signal,
     Unreadable,
@@ -110,6 +143,7 @@ impl NotCompared {
             NotCompared::Unsteady => "its results differ from run to run",
             NotCompared::NoRoom => "there is no room for its results",
             NotCompared::NotStarted => "it could not be started",
+            NotCompared::Unseen => "it could not be observed",
             NotCompared::TookTooLong => "it took too long",
             NotCompared::Signal => "a signal has ended it",
             NotCompared::Unreadable => "its results cannot be read",
@@ -135,30 +169,38 @@ pub(super) struct Elsewhere {
 impl Cache {
     /// Does what is due.
     pub fn rerun(&self, due: &Due, run: Run) -> Result<(), NotCompared> {
+        let mut spent = 0;
+        let mut count = |call: &Call| {
+            let ran = run(call);
+            if let Ran::Ended { processor, .. } = ran {
+                spent += processor;
+            }
+            ran
+        };
         let done = match &due.purpose {
-            Purpose::Audit(known) => self.audit(due, known, run),
-            Purpose::Preamble(basis) => {
-                let mut spent = 0;
-                let mut count = |argv: &Strings, folder: &FilePath| {
-                    let ran = run(argv, folder);
-                    if let Ran::Ended { processor, .. } = ran {
-                        spent += processor;
-                    }
-                    ran
-                };
-                let prepared = self.prepare(due, basis, &mut count);
-                self.note_spent(spent);
-                prepared
+            Purpose::Audit(known) => {
+                let done = self.audit(due, known, &mut count);
+                self.remove_rerun_folder();
+                return done;
+            }
+            Purpose::Preamble(basis) => self.prepare(due, basis, &mut count),
+            Purpose::Shared(common) => self.prepare_shared(due, common, &mut count),
+            Purpose::Proof(proof) => {
+                let done = self.prove(due, proof, &mut count);
+                self.remove_rerun_folder();
+                done
             }
         };
-        self.remove_rerun_folder();
+        self.note_spent(spent);
         done
     }
 
     /// Notes that something due will not be done.
     pub fn leave_rerun(&self, due: &Due, why: NotCompared) {
-        if due.is_audit() {
-            self.count(&Counter::Unaudited(why));
+        match &due.purpose {
+            Purpose::Audit(_) => self.count(&Counter::Unaudited(why)),
+            Purpose::Proof(proof) => self.leave_unproved(proof, why),
+            Purpose::Preamble(_) | Purpose::Shared(_) => {}
         }
     }
 }
@@ -239,15 +281,42 @@ impl Cache {
 
 /// Runs a command whose outputs are to be in `folder`. Returns its exit status and its processor time.
 pub(super) fn run_in(folder: &FilePath, argv: &Strings, run: Run) -> Result<(i32, u64), NotCompared> {
-    let (code, processor) = match run(argv, folder) {
-        Ran::Ended { code, processor } if code >= 0 => (code, processor),
+    let is_observed = false;
+    let call = Call {
+        argv,
+        folder,
+        is_observed,
+    };
+    let (code, processor, _) = run_call(&call, run)?;
+    Ok((code, processor))
+}
+
+/// The same for a command that is observed. Returns its exit status and what it did.
+pub(super) fn run_observed(folder: &FilePath, argv: &Strings, run: Run) -> Result<(i32, Observed), NotCompared> {
+    let is_observed = true;
+    let call = Call {
+        argv,
+        folder,
+        is_observed,
+    };
+    let (code, _, observed) = run_call(&call, run)?;
+    Ok((code, observed.ok_or(NotCompared::Unseen)?))
+}
+
+fn run_call(call: &Call, run: Run) -> Result<(i32, u64, Option<Observed>), NotCompared> {
+    let (code, processor, observed) = match run(call) {
+        Ran::Ended {
+            code,
+            processor,
+            observed,
+        } if code >= 0 => (code, processor, observed),
         Ran::Ended { .. } => return Err(NotCompared::Signal),
         Ran::Interrupted => return Err(NotCompared::Interrupted),
         Ran::Not(why) => return Err(why),
     };
-    match code != 0 && !has_room(folder) {
+    match code != 0 && !has_room(call.folder) {
         true => Err(NotCompared::NoRoom),
-        false => Ok((code, processor)),
+        false => Ok((code, processor, observed)),
     }
 }
 

@@ -31,6 +31,10 @@ pub enum Counter {
     /// A compile began after them.
     PreambleUsed,
     PreambleRefused(Refused),
+    /// The plain compile has made the same as one that began after shared headers.
+    PreambleProved,
+    /// There was no such compile.
+    PreambleUnproved,
     RemoteHit,
     RemoteMiss,
     RemoteRefused(Refusal),
@@ -55,6 +59,8 @@ impl Counter {
             Counter::PreambleMade => "preambles made".to_owned(),
             Counter::PreambleUsed => "preambles used".to_owned(),
             Counter::PreambleRefused(why) => format!("preambles refused/{}", why.name()),
+            Counter::PreambleProved => "preambles proved".to_owned(),
+            Counter::PreambleUnproved => "preambles unproved".to_owned(),
             Counter::RemoteHit => "remote hits".to_owned(),
             Counter::RemoteMiss => "remote misses".to_owned(),
             Counter::RemoteRefused(why) => format!("remote refused/{}", why.name()),

@@ -63,9 +63,14 @@ pub struct Preambles {
     pub used: u64,
     /// The processor time that this saved, in microseconds.
     pub saved: u64,
-    /// The processor time of idle times in which they were made, in microseconds.
+    /// The processor time in which they were made and proved, in microseconds.
     #[serde(default)]
     pub spent: u64,
+    /// Compiles after shared headers whose results were proved, and those that were not.
+    #[serde(default)]
+    pub proved: u64,
+    #[serde(default)]
+    pub unproved: u64,
     /// Sources that have none, by reason.
     pub refused: Reasons,
 }
@@ -81,7 +86,11 @@ impl Preambles {
         table.line("  Saved about:", &saved);
         table.count("  Preambles made:", self.made);
         let spent = format!("{:>8.1} s", self.spent as f64 / 1e6);
-        table.line("  In idle times:", &spent);
+        table.line("  Spent on them:", &spent);
+        if self.proved + self.unproved > 0 {
+            table.count("  Shared, proved:", self.proved);
+            table.count("  Never proved:", self.unproved);
+        }
         let refused = sum(&self.refused);
         if is_verbose || refused > 0 {
             table.count("  Not made:", refused);
@@ -95,7 +104,7 @@ impl Preambles {
         let (made, used, refused) = (self.made, self.used, sum(&self.refused));
         format!(
             "{used} compiles began after their headers, about {saved:.1} s saved; {made} made, {refused} not made, in \
-             {spent:.1} s of idle times"
+             {spent:.1} s of processor time"
         )
     }
 }

@@ -31,7 +31,7 @@ use super::command::{
 };
 use super::connection::ConnectionKey;
 use super::idle::IdleWork;
-use super::observation::{observe, observe_next};
+use super::observation::{observe, observe_next, Observer};
 use super::requests::ConnectionError;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
@@ -358,12 +358,17 @@ impl Server {
             return;
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
-        self.idle.push(IdleWork {
+        let queue = match due.is_urgent() {
+            true => &mut self.at_once,
+            false => &mut self.idle,
+        };
+        queue.push(IdleWork {
             cache,
             due,
             context: order.context.clone(),
             adjustments: order.adjustments.clone(),
             control_group: group,
+            observer: Observer::of(&self.parking),
             attempts: 0,
         });
     }

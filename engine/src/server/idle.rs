@@ -6,13 +6,15 @@
 //!          ▲               └─► a command arrives: killed, and back into the queue
 //! ```
 //!
-//! It has a thread of its own and takes no slot. Only an engine that stops waits for it, until the process is killed.
+//! What helps the build that runs now is not put off: a second queue runs at once, with the priority of its command, and is
+//! not interrupted.
+//!
+//! Each queue has a thread of its own and takes no slot. Only an engine that stops waits for it, until the process is killed.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -21,14 +23,15 @@ use std::time::{Duration, Instant};
 use log::debug;
 use rustix::process::{kill_process_group, Pid, Signal};
 
-use crate::cache::rerun::{Due, NotCompared, Ran, PRINTS};
+use super::observation::Observer;
+use crate::cache::rerun::{Call, Due, NotCompared, Observed, Ran, PRINTS};
 use crate::cache::Cache;
+use crate::facts::status::Stamp;
 use crate::observe::trace::Place;
 use crate::process::context::{Adjustment, Context};
 use crate::process::readable::is_readable;
 use crate::process::roster::OwnPlace;
 use crate::process::spawn::{self, Child, Launch, Spawner};
-use crate::wire::Strings;
 
 /// Longer than the pauses between the commands of a build.
 const QUIET: Duration = Duration::from_secs(1);
@@ -36,11 +39,18 @@ const QUIET: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(600);
 /// A piece of work is begun this often before it is given up.
 const ATTEMPTS: usize = 3;
-const MOST: usize = 256;
+const MOST: usize = 4096;
 const MOST_BYTES: usize = 16 << 20;
 /// The lowest priority for `nice` and `ionice`.
 const NICE: i32 = 19;
 const IDLE_CLASS: i32 = 3 << 13;
+
+/// When a queue runs what is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Idle,
+    AtOnce,
+}
 
 /// Something due, with the context that its command had.
 pub struct IdleWork {
@@ -49,6 +59,8 @@ pub struct IdleWork {
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Adjustment>,
+    /// `None` if nothing can be observed.
+    pub observer: Option<Observer>,
     pub attempts: usize,
 }
 
@@ -77,6 +89,7 @@ impl IdleWork {
 }
 
 struct Queue {
+    when: When,
     state: Mutex<State>,
     changed: Condvar,
     /// Work waits or runs. If not, `set_busy` has nothing to do.
@@ -106,10 +119,16 @@ impl Queue {
             bytes -= oldest.due.size();
             oldest.leave(NotCompared::TooManyWaiting);
         }
-        cache.set_audits_waiting(state.audits() + usize::from(state.is_auditing));
+        self.tell_audits(&cache, state.audits() + usize::from(state.is_auditing));
         self.is_wanted.store(true, Ordering::Relaxed);
         drop(state);
         self.changed.notify_one();
+    }
+
+    fn tell_audits(&self, cache: &Cache, count: usize) {
+        if self.when == When::Idle {
+            cache.set_audits_waiting(count);
+        }
     }
 
     /// The next work, as soon as the engine has been idle for a while. `None` when the engine stops.
@@ -119,7 +138,10 @@ impl Queue {
             if state.is_stopped {
                 return None;
             }
-            let quiet = state.since.elapsed();
+            let quiet = match self.when {
+                When::Idle => state.since.elapsed(),
+                When::AtOnce => QUIET,
+            };
             state = if state.queue.is_empty() || state.is_busy {
                 self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else if quiet < QUIET {
@@ -157,7 +179,7 @@ impl Queue {
     fn finish(&self, cache: &Cache) {
         let mut state = self.state();
         state.is_auditing = false;
-        cache.set_audits_waiting(state.audits());
+        self.tell_audits(cache, state.audits());
         self.is_wanted.store(!state.queue.is_empty(), Ordering::Relaxed);
     }
 }
@@ -170,7 +192,7 @@ fn kill(group: i32) {
 
 impl Idle {
     /// `place` is where the guardian looks for processes to kill.
-    pub fn new(place: Option<OwnPlace>) -> Idle {
+    pub fn new(when: When, place: Option<OwnPlace>) -> Idle {
         let state = State {
             queue: VecDeque::new(),
             is_busy: false,
@@ -181,6 +203,7 @@ impl Idle {
             is_auditing: false,
         };
         let queue = Arc::new(Queue {
+            when,
             state: Mutex::new(state),
             changed: Condvar::new(),
             is_wanted: AtomicBool::new(false),
@@ -204,7 +227,7 @@ impl Idle {
         self.queue.push(work);
     }
 
-    /// Says whether the engine has commands. Called in each round.
+    /// Says whether the engine has commands. Called in each round, for work that waits until it has none.
     pub fn set_busy(&self, is_busy: bool) {
         if !self.queue.is_wanted.load(Ordering::Relaxed) {
             return;
@@ -243,8 +266,8 @@ fn run_all(queue: &Queue, own: Option<OwnPlace>) {
     };
     while let Some(mut work) = queue.next() {
         work.attempts += 1;
-        let launched = Launched::of(&work);
-        let mut run = |argv: &Strings, folder: &Path| launched.run(argv, folder, &mut spawner, queue, own);
+        let launched = Launched::of(&work, queue.when);
+        let mut run = |call: &Call| launched.run(call, &mut spawner, queue, own);
         let cache = work.cache.clone();
         match cache.rerun(&work.due, &mut run) {
             Ok(()) => {}
@@ -258,32 +281,33 @@ fn run_all(queue: &Queue, own: Option<OwnPlace>) {
     }
 }
 
-/// A command that is run again: as it was, but with the lowest priority.
+/// A command that is run again: as it was, but with the lowest priority in idle times.
 struct Launched<'a> {
     work: &'a IdleWork,
     adjustments: Vec<Adjustment>,
 }
 
 impl Launched<'_> {
-    fn of(work: &IdleWork) -> Launched<'_> {
+    fn of(work: &IdleWork, when: When) -> Launched<'_> {
         // The build's jobserver is only for the build's own commands.
-        let keeps = |one: &&Adjustment| {
-            !matches!(
-                one,
-                Adjustment::Inherit(_) | Adjustment::Nice(_) | Adjustment::IoPriority(_)
-            )
+        let keeps = |one: &&Adjustment| match one {
+            Adjustment::Inherit(_) => false,
+            Adjustment::Nice(_) | Adjustment::IoPriority(_) => when == When::AtOnce,
+            _ => true,
         };
         let mut adjustments: Vec<_> = work.adjustments.iter().filter(keeps).cloned().collect();
-        adjustments.extend([Adjustment::Nice(NICE), Adjustment::IoPriority(IDLE_CLASS)]);
+        if when == When::Idle {
+            adjustments.extend([Adjustment::Nice(NICE), Adjustment::IoPriority(IDLE_CLASS)]);
+        }
         Launched { work, adjustments }
     }
 
-    fn run(&self, argv: &Strings, folder: &Path, spawner: &mut Spawner, queue: &Queue, own: Option<OwnPlace>) -> Ran {
+    fn run(&self, call: &Call, spawner: &mut Spawner, queue: &Queue, own: Option<OwnPlace>) -> Ran {
         if queue.is_interrupted() {
             return Ran::Interrupted;
         }
         let streams = || -> io::Result<[File; 3]> {
-            let output = PRINTS.map(|name| File::create(folder.join(name)));
+            let output = PRINTS.map(|name| File::create(call.folder.join(name)));
             let [stdout, stderr] = output;
             Ok([File::open("/dev/null")?, stdout?, stderr?])
         };
@@ -291,13 +315,21 @@ impl Launched<'_> {
             return Ran::Not(NotCompared::NoRoom);
         };
         let question = &self.work.due.question;
+        let observer = self.work.observer.as_ref().filter(|_| call.is_observed);
+        let (env, context) = (&question.environment, &self.work.context);
+        let trace = observer.and_then(|observer| observer.observe(call.argv, env, &question.folder, context));
+        let (trace_region, trace) = trace.unzip();
+        let started = Stamp::now();
         let launch = Launch {
-            argv,
-            env: &question.environment,
+            argv: trace
+                .as_ref()
+                .and_then(|trace| trace.argv.as_ref())
+                .unwrap_or(call.argv),
+            env: trace.as_ref().map_or(env, |trace| &trace.env),
             cwd: &question.folder,
             stdio: [streams[0].as_fd(), streams[1].as_fd(), streams[2].as_fd()],
             new_session: false,
-            context: &self.work.context,
+            context,
             adjustments: &self.adjustments,
             roster_entry: own.map(|own| own.take().1),
             log: Place::default(),
@@ -313,12 +345,18 @@ impl Launched<'_> {
         let is_interrupted = queue.end();
         own.iter().for_each(OwnPlace::strike);
         let ended = spawn::wait_for(child.pid);
+        let observed = trace_region.zip(observer).map(|(trace_region, observer)| Observed {
+            accesses: trace_region.finish(),
+            started,
+            observer: observer.path(),
+        });
         match (is_interrupted, is_over) {
             (true, _) => Ran::Interrupted,
             (false, false) => Ran::Not(NotCompared::TookTooLong),
             (false, true) => Ran::Ended {
                 code: ended.code,
                 processor: ended.user + ended.system,
+                observed,
             },
         }
     }
@@ -339,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_busy_engine_interrupts_work_only_if_there_is_any() {
-        let idle = Idle::new(None);
+        let idle = Idle::new(When::Idle, None);
         idle.set_busy(true);
         assert!(!idle.queue.state().is_busy);
         idle.queue.is_wanted.store(true, Ordering::Relaxed);
@@ -349,7 +387,7 @@ mod tests {
 
     #[test]
     fn nothing_is_next_once_it_is_closed() {
-        let mut idle = Idle::new(None);
+        let mut idle = Idle::new(When::Idle, None);
         idle.close();
         assert!(idle.queue.next().is_none());
     }

@@ -53,7 +53,7 @@ use commands::Commands;
 use connection::ConnectionKey;
 use connections::Connections;
 use guard::Guard;
-use idle::Idle;
+use idle::{Idle, When};
 use memory::Memory;
 use neighbors::Neighbors;
 use own_process::OwnProcess;
@@ -104,7 +104,9 @@ pub struct Server {
     starters: Starters,
     cache_threads: CacheThreads,
     store_watch: StoreWatch,
+    /// Work for idle times, and work that helps the build that runs.
     idle: Idle,
+    at_once: Idle,
     parking: Arc<Parking>,
     ledger: Arc<Ledger>,
     guard: Guard,
@@ -147,7 +149,8 @@ impl Server {
             starters,
             cache_threads,
             store_watch: StoreWatch::default(),
-            idle: Idle::new(roster.keep()),
+            idle: Idle::new(When::Idle, roster.keep()),
+            at_once: Idle::new(When::AtOnce, roster.keep()),
             parking,
             ledger,
             guard: Guard::new(roster, guardian),
@@ -194,6 +197,7 @@ impl Server {
     fn close(&mut self) {
         self.parking.close();
         self.idle.close();
+        self.at_once.close();
         self.memory.close();
         self.cache_threads.close();
         info!("left after {} s", self.own.started.elapsed().as_secs());

@@ -1,16 +1,18 @@
 //! Prepares the observation of commands: the trace region, and the command line and environment that write to it.
 
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::command::{Order, Recording};
 use super::starters::{TraceSetup, Work};
 use crate::facts::status::Stamp;
+use crate::observe::access::Bytes;
 use crate::observe::trace::program::is_static;
-use crate::observe::trace::TraceRegion;
+use crate::observe::trace::{Arena, TraceRegion};
 use crate::park::program::Program;
 use crate::park::Parking;
+use crate::process::context::Context;
 use crate::process::spawn;
 use crate::wire::{Stdio, Strings, UnstoredReason};
 use crate::witness;
@@ -30,7 +32,7 @@ pub(super) fn observe(recording: &mut Recording, order: &Order, parking: &Parkin
         recording.give_up(UnstoredReason::TooManyAtOnce);
         return None;
     };
-    let (program, trace) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));
+    let (program, trace) = note_in(&trace_region, library, order.into(), (&order.execute.argv, &order.env));
     trace_region.expect(program);
     recording.trace_region = Some(trace_region);
     recording.started = Stamp::now();
@@ -48,7 +50,7 @@ pub(super) fn observe_next(
     trace_region.mark();
     match work {
         Work::Part(part) => {
-            let (program, trace) = note_in(trace_region, parking.library()?, order, (&part.argv, &part.env));
+            let (program, trace) = note_in(trace_region, parking.library()?, order.into(), (&part.argv, &part.env));
             trace_region.expect(program);
             Some(trace)
         }
@@ -56,21 +58,70 @@ pub(super) fn observe_next(
     }
 }
 
+/// Where a program runs.
+struct Surroundings<'a> {
+    folder: &'a [u8],
+    context: &'a Context,
+}
+
+impl<'a> From<&'a Order> for Surroundings<'a> {
+    fn from(order: &'a Order) -> Surroundings<'a> {
+        Surroundings {
+            folder: &order.execute.cwd,
+            context: &order.context,
+        }
+    }
+}
+
+/// What commands need to be observed that are no client's.
+#[derive(Clone)]
+pub struct Observer {
+    arena: Arena,
+    library: CString,
+}
+
+impl Observer {
+    pub(super) fn of(parking: &Parking) -> Option<Observer> {
+        let (arena, library) = (parking.arena()?.clone(), parking.library()?.to_owned());
+        Some(Observer { arena, library })
+    }
+
+    /// The path of the library that observes.
+    pub(super) fn path(&self) -> Bytes {
+        self.library.to_bytes().to_vec()
+    }
+
+    /// Prepares the observation of a command in a folder.
+    pub(super) fn observe(
+        &self,
+        argv: &Strings,
+        env: &Strings,
+        folder: &[u8],
+        context: &Context,
+    ) -> Option<(TraceRegion, TraceSetup)> {
+        let mut trace_region = self.arena.reserve()?;
+        let surroundings = Surroundings { folder, context };
+        let (program, trace) = note_in(&trace_region, &self.library, surroundings, (argv, env));
+        trace_region.expect(program);
+        Some((trace_region, trace))
+    }
+}
+
 /// The setup for one program, and the file that is executed. The path is empty if the file cannot be found.
 fn note_in(
     trace_region: &TraceRegion,
     library: &CStr,
-    order: &Order,
+    surroundings: Surroundings,
     (argv, env): (&Strings, &Strings),
 ) -> (Option<PathBuf>, TraceSetup) {
     let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
-    let found = Program::find(&candidates, &order.execute.cwd);
+    let found = Program::find(&candidates, surroundings.folder);
     let called = found.as_ref().map_or(c"", |(_, called)| called);
     let path = found.as_ref().map(|(program, _)| program.path.to_bytes().to_vec());
     let program = PathBuf::from(OsString::from_vec(path.unwrap_or_default()));
     let witness = trace_region
         .witness()
-        .filter(|_| order.context.has_room(witness::ROOM) && is_static(&program));
+        .filter(|_| surroundings.context.has_room(witness::ROOM) && is_static(&program));
     let (argv, variables) = match witness {
         Some((witness, variable)) => (
             Some(witness::command(&witness, called.to_bytes(), argv)),

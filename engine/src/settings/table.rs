@@ -103,6 +103,8 @@ settings! {
         "public keys, and files of public keys, separated by blanks. Only entries that one of them signed are taken from shared stores";
     Preambles "preambles" "WAFCC_PREAMBLES" Memory default "off" read by Engine ccache ""
         "sources that are being edited begin after their headers: how much disk that may use, `auto`, a size, or `off`: [preambles.md](preambles.md)";
+    SharePreambles "share_preambles" "WAFCC_SHAREPREAMBLES" Switch default "no" read by Engine ccache ""
+        "with `preambles`: sources that begin alike share their headers, in full builds, too: [preambles.md](preambles.md#headers-that-sources-share)";
     Memory "memory" "WAFCC_MEMORY" Memory default "off" read by Client ccache ""
         "commands start only when they fit into memory: `auto` (what is available), a size such as `4G`, or `off`: [neighbor.md](neighbor.md#memory-that-is-remembered)";
 }

@@ -1,9 +1,11 @@
 //! Preambles: the headers with which a source begins, read once, so that its next compiles begin after them.
 //!
 //! A preamble is a precompiled header of the source's own leading directives (`prefix`), with the exact options of its
-//! compile (`recipe`). It is used only if reading its headers a second time has no effect (`effects`). `table` knows the
-//! preambles that there are. Nothing here runs a command or knows the cache.
+//! compile (`recipe`). It is used only if reading its headers a second time has no effect (`effects`). `alike` finds the
+//! beginnings that several sources have in common. `table` knows the preambles that there are. Nothing here runs a command
+//! or knows the cache.
 
+pub mod alike;
 pub mod effects;
 pub mod prefix;
 pub mod recipe;
@@ -17,11 +19,14 @@ use super::compiler::Compiler;
 use super::lookup::entry::Entry;
 use table::OwnFolder;
 
-/// A precompiled header that has been proved for one source and one command line.
+/// A precompiled header that has been proved for one source and one command line, or tried with one source of a group.
 pub struct Preamble {
     pub compiler: Compiler,
-    /// The digest of the directives that are in it.
+    /// The digest of the directives that are in it, and their length.
     pub text: Digest,
+    pub length: usize,
+    /// It serves all sources that begin with these directives, and not only one that has no others.
+    pub is_shared: bool,
     /// The digest of these, and of all facts on which they depend.
     pub inputs: Digest,
     /// Its files are here, as long as anything refers to the preamble.
@@ -30,14 +35,15 @@ pub struct Preamble {
     pub name: Bytes,
     /// The dependency file of the header itself.
     pub dependencies: Bytes,
-    /// The compile with which it was proved. It holds as long as the facts of this hold, except those about the source.
+    /// It holds as long as these facts hold, except those about the source: the facts of the compile with which it was
+    /// proved, or those of its own making if it is shared.
     pub basis: Entry,
-    /// The accesses of that compile.
+    /// The accesses of that command.
     pub accesses: Vec<Access>,
     /// The size of its files, and of what is in memory.
     pub size: u64,
-    /// The processor time of the plain compile, in microseconds.
-    pub plain: u64,
+    /// The processor time that it saved when it was tried, in microseconds.
+    pub gain: u64,
 }
 
 impl Preamble {

@@ -23,6 +23,31 @@ const TAKEN: [&[u8]; 14] = [
 /// A beginning that is longer is that of a file of macros, or a generated one.
 const LONGEST: usize = 256 << 10;
 
+/// What was read of a beginning so far.
+#[derive(Default)]
+struct Progress {
+    /// How many conditions are open.
+    depth: usize,
+    /// There was an include since the last place where the beginning could end.
+    includes: bool,
+}
+
+impl Progress {
+    /// Reads one directive. Returns whether a beginning can end after it: outside of every condition, and with an include.
+    /// `None` if the directive ends a condition that is not open.
+    fn read(&mut self, name: &[u8]) -> Option<bool> {
+        match name {
+            b"if" | b"ifdef" | b"ifndef" => self.depth += 1,
+            b"endif" => self.depth = self.depth.checked_sub(1)?,
+            b"include" => self.includes = true,
+            _ => {}
+        }
+        let can_end = self.depth == 0 && self.includes;
+        self.includes &= !can_end;
+        Some(can_end)
+    }
+}
+
 /// The directives of the beginning of a source, one per line, without comments. `None` if it includes nothing.
 pub fn read(source: &[u8]) -> Option<Vec<u8>> {
     let mut scanner = Scanner {
@@ -30,31 +55,36 @@ pub fn read(source: &[u8]) -> Option<Vec<u8>> {
         at: 0,
     };
     let mut taken = Vec::new();
-    let mut depth = 0_usize;
-    let mut includes = false;
-    // How many bytes of `taken` are whole: outside of every condition, and with an include at the end.
+    let mut progress = Progress::default();
     let mut whole = 0;
     while let Some(directive) = scanner.directive() {
         let name = name_of(&directive);
         if !TAKEN.contains(&name) {
             break;
         }
-        match name {
-            b"if" | b"ifdef" | b"ifndef" => depth += 1,
-            b"endif" if depth == 0 => break,
-            b"endif" => depth -= 1,
-            b"include" => includes = true,
-            _ => {}
-        }
+        let Some(can_end) = progress.read(name) else { break };
         taken.extend_from_slice(&directive);
         taken.push(b'\n');
-        if depth == 0 && includes {
+        if can_end {
             whole = taken.len();
-            includes = false;
         }
     }
     taken.truncate(whole);
     (whole > 0).then_some(taken)
+}
+
+/// The lengths of all beginnings of a beginning, as `read` returns it. The last one is its own.
+pub fn ends(beginning: &[u8]) -> Vec<usize> {
+    let mut progress = Progress::default();
+    let mut ends = Vec::new();
+    let mut at = 0;
+    for line in beginning.split_inclusive(|byte| *byte == b'\n') {
+        at += line.len();
+        if progress.read(name_of(line)) == Some(true) {
+            ends.push(at);
+        }
+    }
+    ends
 }
 
 fn name_of(directive: &[u8]) -> &[u8] {
@@ -235,6 +265,15 @@ mod tests {
         ] {
             assert_eq!(show(source), expected, "{source}");
         }
+    }
+
+    #[test]
+    fn a_beginning_has_beginnings() {
+        let text = "#define A\n#include <a>\n#ifdef A\n#include <b>\n#endif\n#define B\n# include <c>\n";
+        let beginnings: Vec<_> = ends(text.as_bytes()).iter().map(|end| &text[..*end]).collect();
+        let second = &text[..text.find("#define B").unwrap()];
+        assert_eq!(beginnings, ["#define A\n#include <a>\n", second, text]);
+        assert_eq!(ends(b""), [0; 0]);
     }
 
     #[test]

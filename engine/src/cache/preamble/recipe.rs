@@ -7,7 +7,7 @@ use super::Refusal;
 use crate::cache::compiler::elsewhere::{redirect, Names};
 use crate::cache::compiler::language::Language;
 use crate::cache::compiler::line::Line;
-use crate::cache::compiler::options::Stage;
+use crate::cache::compiler::options::{Does, Known, Stage};
 use crate::cache::compiler::Compiler;
 use crate::observe::access::Bytes;
 
@@ -126,6 +126,32 @@ impl<'a> Recipe<'a> {
         Some(words)
     }
 
+    /// What this compile has in common with others that may share its preamble: all of the command line but the source, and
+    /// the names of outputs.
+    pub fn common(&self) -> Option<Vec<Bytes>> {
+        let to = Names {
+            main: HEADER.as_bytes().to_vec(),
+            dependencies: Some(DEPENDENCIES.as_bytes().to_vec()),
+        };
+        let words = redirect(self.compiler, self.words, &to)?;
+        let mut common = self.quotes();
+        common.push(self.language.as_bytes().to_vec());
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if !word.starts_with(b"-") {
+                common.extend((*word != self.source).then(|| word.clone()));
+                continue;
+            }
+            let known = Known::find(self.compiler, word)?;
+            let (operand, is_apart) = known.argument(word, &mut words)?;
+            if known.does != Does::DependencyTarget {
+                common.push(word.clone());
+                common.extend(is_apart.then_some(operand));
+            }
+        }
+        Some(common)
+    }
+
     fn with_text(&self, text: &[u8], to: &Names) -> Option<Vec<Bytes>> {
         let words = redirect(self.compiler, self.words, to)?;
         let mut with_text = self.quotes();
@@ -205,6 +231,26 @@ mod tests {
         assert_eq!(show(&making), format!("{expected} -Xclang -fno-pch-timestamp"));
         assert_eq!(show(&beginning(Compiler::Gcc, b"/p/h")), "-include /p/h");
         assert_eq!(show(&beginning(Compiler::Clang, b"/p/h")), "-include-pch /p/h");
+    }
+
+    #[test]
+    fn compiles_have_all_but_names_of_sources_and_outputs_in_common() {
+        let common = |line: &str| {
+            let line = words(line);
+            let recipe = Recipe::of(Compiler::Gcc, &line).unwrap_or_else(|why| panic!("{why:?}"));
+            show(&recipe.common().unwrap())
+        };
+        let one = common("-O2 -D -MT -MD -MT a.o -MF a.d -c src/a.cc -o a.o");
+        assert_eq!(one, "-iquote src c++-header -o header -MF header.d -O2 -D -MT -MD -c");
+        assert_eq!(one, common("-O2 -D -MT -MD -MQx.o -MF x.d -c src/b.cc -o x.o"));
+        for other in [
+            "-O2 -D -MT -MD -c lib/a.cc",
+            "-O2 -D -MT -MD -c src/a.c",
+            "-O1 -D -MT -MD -c src/a.cc",
+            "-O2 -D A -MD -c src/a.cc",
+        ] {
+            assert_ne!(one, common(other), "{other}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The preambles that there are, and the sources that have none for a reason. The files of all of them have a limit:
 //! those that were not used for the longest time go first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +20,8 @@ const MOST: u64 = 2 << 30;
 const PART_OF_FREE: u64 = 8;
 /// More refusals are forgotten, and these sources are tried again.
 const MOST_REFUSALS: usize = 10_000;
+/// A group is given up if so many of its compiles had to run again, and no fewer than those that went well.
+const MOST_FAILED: u64 = 3;
 
 /// A source with the command line that compiles it, in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,6 +30,22 @@ pub struct Spot {
     pub folder: Bytes,
     /// Their names may be left out of the key.
     pub known_folders: Vec<Bytes>,
+}
+
+/// Sources that begin alike, and are compiled alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// The digest of what their compiles have in common: the program, its options, and the folders.
+    pub compile: Digest,
+    /// The digest of the directives with which they begin.
+    pub text: Digest,
+}
+
+/// Whom a preamble serves.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum User {
+    Source(Spot),
+    Group(Group),
 }
 
 /// A folder that is removed with its value.
@@ -54,14 +72,32 @@ struct Held {
     preamble: Arc<Preamble>,
     /// When it was used last, as a number that grows.
     used: u64,
+    /// How many compiles were put in place, and how many had to run again without it.
+    served: u64,
+    failed: u64,
+}
+
+impl Held {
+    fn new(preamble: Preamble, used: u64) -> Held {
+        Held {
+            preamble: Arc::new(preamble),
+            used,
+            served: 0,
+            failed: 0,
+        }
+    }
 }
 
 #[derive(Default)]
 struct State {
     limit: Option<u64>,
-    held: HashMap<Spot, Held>,
+    /// Whether sources that begin alike share preambles.
+    are_shared: bool,
+    held: HashMap<User, Held>,
     /// With the state of source and headers for which it counts.
-    refused: HashMap<Spot, (Digest, Refusal)>,
+    refused: HashMap<User, (Digest, Refusal)>,
+    /// Groups whose preamble is being made.
+    in_work: HashSet<Group>,
     turns: u64,
 }
 
@@ -69,7 +105,23 @@ pub struct Table {
     folder: PathBuf,
     /// The folders that were made.
     count: AtomicU64,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+}
+
+/// The preamble of a group is being made, as long as this exists.
+pub struct InWork {
+    group: Group,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for InWork {
+    fn drop(&mut self) {
+        lock(&self.state).in_work.remove(&self.group);
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Table {
@@ -79,12 +131,12 @@ impl Table {
         Table {
             folder,
             count: AtomicU64::new(0),
-            state: Mutex::default(),
+            state: Arc::default(),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// `None` if there are to be no preambles, 0 for a part of the disk's free space.
@@ -100,6 +152,20 @@ impl Table {
         drop(gone);
     }
 
+    /// Whether sources that begin alike share preambles.
+    pub fn share(&self, are_shared: bool) {
+        let mut state = self.state();
+        state.are_shared = are_shared;
+        let is_of_group = |user: &User| matches!(user, User::Group(_));
+        let of_groups: Vec<User> = state.held.keys().filter(|user| is_of_group(user)).cloned().collect();
+        let gone: Vec<_> = match are_shared {
+            true => Vec::new(),
+            false => of_groups.iter().filter_map(|user| state.held.remove(user)).collect(),
+        };
+        drop(state);
+        drop(gone);
+    }
+
     fn automatic_limit(&self) -> u64 {
         let parent = self.folder.parent().unwrap_or(&self.folder);
         let free = rustix::fs::statvfs(parent).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));
@@ -110,6 +176,11 @@ impl Table {
         self.state().limit.is_some()
     }
 
+    pub fn are_shared(&self) -> bool {
+        let state = self.state();
+        state.limit.is_some() && state.are_shared
+    }
+
     /// A new folder, for a preamble or for the outputs of one compile.
     pub fn make_folder(&self) -> io::Result<OwnFolder> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
@@ -118,62 +189,87 @@ impl Table {
         Ok(folder)
     }
 
-    pub fn find(&self, spot: &Spot) -> Option<Arc<Preamble>> {
+    /// Claims the making of a group's preamble. `None` if it is being made.
+    pub fn begin(&self, group: Group) -> Option<InWork> {
+        let state = self.state.clone();
+        let is_first = self.state().in_work.insert(group);
+        is_first.then(|| InWork { group, state })
+    }
+
+    pub fn find(&self, user: &User) -> Option<Arc<Preamble>> {
         let mut state = self.state();
         state.turns += 1;
         let turn = state.turns;
-        let held = state.held.get_mut(spot)?;
+        let held = state.held.get_mut(user)?;
         held.used = turn;
         Some(held.preamble.clone())
     }
 
     /// Adds a preamble. Others go if there is no room for all. Whether it fits at all.
-    pub fn put(&self, spot: Spot, preamble: Preamble) -> bool {
+    pub fn put(&self, user: User, preamble: Preamble) -> bool {
         let mut state = self.state();
         let Some(limit) = state.limit.filter(|limit| preamble.size <= *limit) else {
             return false;
         };
         state.turns += 1;
-        let (used, preamble) = (state.turns, Arc::new(preamble));
-        let room = limit - preamble.size;
-        let old = state.held.remove(&spot);
-        let gone = state.shrink(room);
-        state.refused.remove(&spot);
-        state.held.insert(spot, Held { preamble, used });
+        let held = Held::new(preamble, state.turns);
+        let old = state.held.remove(&user);
+        let gone = state.shrink(limit - held.preamble.size);
+        state.refused.remove(&user);
+        state.held.insert(user, held);
         drop(state);
         // Their files are removed without the lock.
         drop((old, gone));
         true
     }
 
-    /// Notes that this source has no preamble, until its beginning or a header changes.
-    pub fn refuse(&self, spot: Spot, inputs: Digest, why: Refusal) {
+    /// A compile that began after this preamble is in place.
+    pub fn note_served(&self, user: &User) {
+        if let Some(held) = self.state().held.get_mut(user) {
+            held.served += 1;
+        }
+    }
+
+    /// A compile had to run again without this preamble. Returns whether too many have.
+    pub fn note_failed(&self, user: &User) -> bool {
+        let mut state = self.state();
+        let Some(held) = state.held.get_mut(user) else {
+            return false;
+        };
+        held.failed += 1;
+        held.failed >= MOST_FAILED && held.failed >= held.served
+    }
+
+    /// Notes that there is no preamble here, until the beginning or a header changes.
+    pub fn refuse(&self, user: User, inputs: Digest, why: Refusal) {
         let mut state = self.state();
         if state.refused.len() >= MOST_REFUSALS {
             state.refused.clear();
         }
-        let gone = state.held.remove(&spot);
-        state.refused.insert(spot, (inputs, why));
+        let gone = state.held.remove(&user);
+        state.refused.insert(user, (inputs, why));
         drop(state);
         drop(gone);
     }
 
-    pub fn is_refused(&self, spot: &Spot, inputs: &Digest) -> bool {
+    pub fn is_refused(&self, user: &User, inputs: &Digest) -> bool {
         let state = self.state();
-        state.refused.get(spot).is_some_and(|(refused, _)| refused == inputs)
+        state.refused.get(user).is_some_and(|(refused, _)| refused == inputs)
     }
 
-    /// Why a source has none, if that is known.
-    pub fn refusal(&self, spot: &Spot) -> Option<Refusal> {
-        self.state().refused.get(spot).map(|(_, why)| *why)
+    /// Why there is none here, if that is known.
+    pub fn refusal(&self, user: &User) -> Option<Refusal> {
+        self.state().refused.get(user).map(|(_, why)| *why)
     }
 
     /// For `wafd status`.
     pub fn describe(&self) -> Value {
         let state = self.state();
+        let shared = state.held.keys().filter(|user| matches!(user, User::Group(_)));
         json!({
             "limit": state.limit,
             "count": state.held.len(),
+            "shared": shared.count(),
             "bytes": state.size(),
             "refused": state.refused.len(),
         })
@@ -191,10 +287,10 @@ impl State {
         let mut size = self.size();
         while size > room {
             let oldest = self.held.iter().min_by_key(|(_, held)| held.used);
-            let Some(spot) = oldest.map(|(spot, _)| spot.clone()) else {
+            let Some(user) = oldest.map(|(user, _)| user.clone()) else {
                 break;
             };
-            if let Some(held) = self.held.remove(&spot) {
+            if let Some(held) = self.held.remove(&user) {
                 size -= held.preamble.size;
                 gone.push(held);
             }
@@ -210,18 +306,25 @@ mod tests {
     use crate::cache::lookup::entry::Entry;
     use crate::cache::test_support::TestFolder;
 
-    fn spot(name: &str) -> Spot {
-        Spot {
+    fn spot(name: &str) -> User {
+        User::Source(Spot {
             key: Digest::of(name.as_bytes()),
             folder: b"/f".to_vec(),
             known_folders: Vec::new(),
-        }
+        })
+    }
+
+    fn group(name: &str) -> Group {
+        let text = Digest::of(name.as_bytes());
+        Group { compile: text, text }
     }
 
     fn preamble(table: &Table, size: u64) -> Preamble {
         Preamble {
             compiler: Compiler::Gcc,
             text: Digest::of(b"text"),
+            length: 4,
+            is_shared: false,
             inputs: Digest::of(b"inputs"),
             folder: table.make_folder().unwrap(),
             name: Vec::new(),
@@ -229,7 +332,7 @@ mod tests {
             basis: Entry::default(),
             accesses: Vec::new(),
             size,
-            plain: 0,
+            gain: 0,
         }
     }
 
@@ -261,5 +364,45 @@ mod tests {
         assert!(table.is_refused(&spot("a"), &Digest::of(b"1")) && !table.is_refused(&spot("a"), &Digest::of(b"2")));
         assert!(table.put(spot("a"), preamble(&table, 1)));
         assert!(!table.is_refused(&spot("a"), &Digest::of(b"1")));
+    }
+
+    #[test]
+    fn a_group_is_given_up_once_most_of_its_compiles_have_failed() {
+        let folder = TestFolder::new();
+        let table = Table::new(folder.path("preambles"));
+        table.set_limit(Some(10));
+        let user = User::Group(group("a"));
+        assert!(!table.note_failed(&user), "there is none");
+        table.put(user.clone(), preamble(&table, 1));
+        table.note_served(&user);
+        assert_eq!([(); 3].map(|()| table.note_failed(&user)), [false, false, true]);
+        table.put(user.clone(), preamble(&table, 1));
+        [(); 4].map(|()| table.note_served(&user));
+        assert_eq!([(); 4].map(|()| table.note_failed(&user)), [false, false, false, true]);
+    }
+
+    #[test]
+    fn what_groups_share_goes_when_nothing_is_to_be_shared() {
+        let folder = TestFolder::new();
+        let table = Table::new(folder.path("preambles"));
+        table.set_limit(Some(10));
+        table.share(true);
+        let user = User::Group(group("a"));
+        table.put(user.clone(), preamble(&table, 1));
+        table.put(spot("a"), preamble(&table, 1));
+        assert!(table.are_shared() && table.find(&user).is_some());
+        table.share(false);
+        assert!(!table.are_shared() && table.find(&user).is_none() && table.find(&spot("a")).is_some());
+    }
+
+    #[test]
+    fn one_at_a_time_makes_the_preamble_of_a_group() {
+        let folder = TestFolder::new();
+        let table = Table::new(folder.path("preambles"));
+        let first = table.begin(group("a"));
+        assert!(first.is_some() && table.begin(group("b")).is_some());
+        assert!(table.begin(group("a")).is_none() && table.begin(group("a")).is_none());
+        drop(first);
+        assert!(table.begin(group("a")).is_some());
     }
 }
