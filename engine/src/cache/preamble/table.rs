@@ -377,7 +377,7 @@ mod tests {
         table.note_served(&user);
         assert_eq!([(); 3].map(|()| table.note_failed(&user)), [false, false, true]);
         table.put(user.clone(), preamble(&table, 1));
-        [(); 4].map(|()| table.note_served(&user));
+        (0..4).for_each(|_| table.note_served(&user));
         assert_eq!([(); 4].map(|()| table.note_failed(&user)), [false, false, false, true]);
     }
 
