@@ -270,6 +270,25 @@ def test_include_counts_are_exact(language: str, weight: str, numbers: tuple) ->
 		assert all("lib_%s/class_%s.h" % place in files for place in far)
 
 
+@pytest.mark.parametrize("language", genbench.LANGUAGES)
+def test_a_common_beginning(language: str, tmp_path: pathlib.Path, run: Callable) -> None:
+	"""With --common, all sources of a library include one header first, with those of so many classes."""
+	project = Project(2, 4, 2, 1, language=language, weight="realistic", program=True, flags=STRICT, common=3)
+	files = dict(project.files())
+	assert len(files) == project.count()
+	assert "--common 3" in project.summary()
+	for source in project.sources():
+		begins = files[source].startswith('#include "common.h"\n')
+		assert begins == source.startswith("lib_"), source
+	for lib in range(2):
+		included = re.findall(r'^#include "class_(\d+)\.h"$', files["lib_%d/common.h" % lib], re.M)
+		assert included == ["0", "1", "2"]
+	genbench.generate(project, str(tmp_path))
+	assert build_ninja(run).strip() == CHECKSUMS[language, "realistic"]
+	with pytest.raises(genbench.Impossible, match="common is 5"):
+		Project(2, 4, 2, 1, common=5)
+
+
 def test_half_of_a_mixed_project_is_c() -> None:
 	"""With --language both, every library has as many C as C++ classes, and the same ones each time."""
 	names = list(Project(3, 6, 2, 2, language="both").sources())

@@ -111,7 +111,8 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender]) -> Dict
 	names = contender.names_of(contenders)
 	if options.baseline and options.baseline not in names:
 		raise Mistake("baseline %s takes no part: choose one of %s" % (options.baseline, ", ".join(names)))
-	settings = {key: getattr(options, key) for key in ("size", "language", "weight", "flags", "seed", "jobs", "repeat")}
+	given = ("size", "language", "weight", "common", "flags", "seed", "jobs", "repeat")
+	settings = {key: getattr(options, key) for key in given}
 	settings.update(
 		cores=cores(),
 		contenders=names,

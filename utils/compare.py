@@ -50,7 +50,8 @@ that size on, with a notice.
 TASKS = {courses.COMPILE: [1000, 3000, 10000], courses.IDLE: [1000, 3000, 10000, 30000, 100000]}
 LIMIT = 300
 HTML = "also write the figures there, as a page with plots"
-SETTINGS = ("work", "scenarios", "tasks", "repeat", "compilers", "language", "weight", "flags", "seed", "jobs", "limit")
+PROJECT = ("compilers", "language", "weight", "common", "flags", "seed")
+SETTINGS = ("work", "scenarios", "tasks", "repeat", *PROJECT, "jobs", "limit")
 
 
 def main(argv: Sequence[str]) -> int:

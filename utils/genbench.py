@@ -59,6 +59,9 @@ WEIGHT_HELP = """\
 light (default: headers as tiny as those of Waf's own generator), realistic (templates, inline functions, a few system
 headers: about 150 ms a file with g++, 50 with gcc) or heavy (several times that)"""
 
+COMMON_HELP = """all sources of a library begin with one header, which includes those of its first N classes and the
+system headers of the weight (default 0: none)"""
+
 
 class Parser(argparse.ArgumentParser):
 	"""Says what is wrong in one line."""
@@ -90,6 +93,7 @@ def command_line() -> Parser:
 	add("--seed", type=whole_number, default=0, metavar="N", help="another number, another project (default 0)")
 	add("--language", default="c++", metavar="L", help="c, c++ (default) or both: every other class in C")
 	add("--weight", default="light", metavar="W", help=WEIGHT_HELP)
+	add("--common", type=whole_number, default=0, metavar="N", help=COMMON_HELP)
 	add("--program", action="store_true", help="add a program that calls every class and prints a checksum")
 	everything = ",".join(BUILD_FILES)
 	add("--build-files", default=everything, metavar="LIST", help="for which build systems (default %s)" % everything)

@@ -22,6 +22,8 @@ examples:
   bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
   bench.py warm --contenders ninja+ccache,ninja+sccache,ninja+wafcc,waf+wafcc
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
+  bench.py full --size 1,100,15,0 --weight realistic --common 15 --contenders ninja,ninja+wafcc,ninja+wafcc-shared
+                                                      sources that begin alike
   bench.py curve --contenders waf,prefork,ninja,bare --jobs 256 --commands 50
   bench.py spawn --interpreters python3,pypy3 --parents 10,1000
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
@@ -54,6 +56,8 @@ class Parser(argparse.ArgumentParser):
 		self.add_argument("--compilers", type=names, metavar="A,B", default=["g++"], help="default g++")
 		self.add_argument("--language", choices=("c", "c++", "both"), default="c++", help="default c++")
 		self.add_argument("--weight", choices=("light", "realistic", "heavy"), help="of the headers (default light)")
+		common = "classes whose headers all sources of a library include first (default none)"
+		self.add_argument("--common", type=int, metavar="N", help=common)
 		self.add_argument("--flags", help=flags)
 		self.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
 

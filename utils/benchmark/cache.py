@@ -7,7 +7,7 @@ import subprocess
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
 from . import servers
-from .builder import COMPILING, EDIT, PRECOMPILE, PRICE
+from .builder import BUILD, COMPILING, EDIT, PRECOMPILE, PRICE
 from .hosts import Host
 from .mistake import Failed
 from .service import Engine, find_engine
@@ -201,12 +201,19 @@ class Learning(Wafcc):
 	def told(self) -> str:
 		told = self.counts()["preambles"]
 		parts = ["%d preambles, %d compiles began after one" % (told["made"], told["used"])]
-		parts.append("about %.1f s saved, %.1f s spent in idle times" % (told["saved"] / 1e6, told["spent"] / 1e6))
+		parts.append("about %.1f s saved, %.1f s spent on them" % (told["saved"] / 1e6, told["spent"] / 1e6))
 		status = self.engine.status()
 		if status:
 			parts.append("%.0f MB on disk" % (status["cache"]["preambles"]["bytes"] / 1e6))
 		parts += ["%d refused: %s" % (count, why) for why, count in sorted(told["refused"].items())]
 		return "; ".join(parts)
+
+
+class Sharing(Learning):
+	"""Ours, with preambles that sources share: it reads the headers of a target once."""
+
+	abilities = frozenset((BUILD,))
+	settings = {"WAFCC_PREAMBLES": "auto", "WAFCC_SHAREPREAMBLES": "yes"}
 
 
 class EngineCache(Wafcc):
@@ -236,4 +243,8 @@ class Wafcache(CompilerCache):
 		return None  # it comes with Waf
 
 
-CACHES = {**{cache.program: cache for cache in (Ccache, Sccache, Wafcc)}, "wafcc-preambles": Learning}
+CACHES = {
+	**{cache.program: cache for cache in (Ccache, Sccache, Wafcc)},
+	"wafcc-preambles": Learning,
+	"wafcc-shared": Sharing,
+}

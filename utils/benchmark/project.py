@@ -143,8 +143,8 @@ def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler,
 	argv = [sys.executable, GENBENCH, root, *str(settings["size"]).split(","), "--quiet"]
 	argv += ["--seed", str(settings["seed"]), "--language", str(settings["language"])]
 	argv += ["--cc", compiler.cc, "--cxx", compiler.cxx]
-	for option in ("weight", "flags"):
-		if settings[option] is not None:
+	for option in ("weight", "flags", "common"):
+		if settings.get(option) is not None:
 			argv.append("--%s=%s" % (option, settings[option]))
 	said = complaint(argv, env)
 	if said:

@@ -262,7 +262,8 @@ def describe_settings(record: Record) -> str:
 	words = [*describe_jobs(record), "%d repetitions" % settings["repeat"]]
 	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
 		words.append("genbench %s" % settings["size"].replace(",", " "))
-		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
+		given = ("language", "weight", "common", "flags", "seed")
+		words += ["--%s %s" % (key, settings[key]) for key in given if settings.get(key)]
 	for real in settings["real"].values():
 		words.append("%s, compiled with %s" % (", ".join(real["packages"]), real["flags"] or "no flags"))
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):

@@ -13,7 +13,9 @@ INCOMPLETE = MARKER + ".incomplete"  # the marker until all files are there; the
 
 
 def marker_text(plan: Plan) -> str:
-	made = {"generator": "genbench", "version": VERSION, "project": asdict(plan)}
+	# What was not asked for leaves no trace, so that the same arguments give the same bytes as before.
+	project = {name: value for name, value in asdict(plan).items() if name != "common" or value}
+	made = {"generator": "genbench", "version": VERSION, "project": project}
 	return json.dumps(made, indent=1, sort_keys=True) + "\n"
 
 

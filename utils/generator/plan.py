@@ -66,6 +66,7 @@ class Plan:
 	cxx: str = "g++"
 	cc: str = "gcc"
 	flags: str = ""
+	common: int = 0  # the classes of each library whose headers all of its sources include first, by one header
 
 	def __post_init__(self) -> None:
 		object.__setattr__(self, "build_files", tuple(self.build_files))
@@ -125,7 +126,7 @@ class Plan:
 		"""The arguments that make the same sources."""
 		numbers = "%d %d %d %d" % (self.libs, self.classes, self.internal, self.external)
 		words = " --language %s --weight %s --seed %d" % (self.language, self.weight, self.seed)
-		return numbers + words + " --program" * self.program
+		return numbers + words + " --program" * self.program + (" --common %d" % self.common if self.common else "")
 
 
 def check_numbers(plan: Plan) -> None:
@@ -138,6 +139,7 @@ def check_numbers(plan: Plan) -> None:
 		("internal", 0, classes, why_internal),
 		("external", 0, classes, why_external),
 		("seed", 0, Draws.MASK, ""),
+		("common", 0, classes, ": a library has %d classes; or give more classes" % classes),
 	)
 	for name, lowest, highest, why in bounds:
 		number = getattr(plan, name)

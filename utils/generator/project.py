@@ -6,7 +6,7 @@ from .buildfiles import build_file_texts, commands_text
 from .marker import MARKER, marker_text
 from .plan import Plan
 from .program import program_main_text, program_part_text
-from .sources import header_text, source_text
+from .sources import common_text, header_text, source_text
 
 
 class Project(Plan):
@@ -17,7 +17,8 @@ class Project(Plan):
 	"""
 
 	def count(self) -> int:
-		return 2 * self.libs * self.classes + len(self.program_sources()) + len(self.build_files) + 2
+		common = self.libs if self.common else 0
+		return common + 2 * self.libs * self.classes + len(self.program_sources()) + len(self.build_files) + 2
 
 	def files(self) -> Iterator[Tuple[str, str]]:
 		"""Every file as (relative path, text), the marker last: where it is, everything else is."""
@@ -25,6 +26,8 @@ class Project(Plan):
 			for unit in self.library(lib):
 				yield unit.stem + ".h", header_text(self, unit)
 				yield unit.source, source_text(self, unit)
+			if self.common:
+				yield "lib_%d/common.h" % lib, common_text(self, lib)
 		for number, path in enumerate(self.program_sources()):
 			yield path, program_part_text(self, number - 1) if number else program_main_text(self)
 		yield from build_file_texts(self).items()

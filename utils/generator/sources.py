@@ -50,6 +50,15 @@ def header_pieces(unit: Class, weight: Optional[Weight], draws: Draws) -> List[s
 	return ["interface"] + extras + ["class"] * (unit.language == "c++")
 
 
+def common_text(plan: Plan, lib: int) -> str:
+	"""The header that all sources of a library include first."""
+	weight = MADE_OF.get((plan.language, plan.weight))
+	names = sorted({*weight.header_system, *weight.system}) if weight else []
+	lines = system_lines(names) + ['#include "class_%d.h"' % number for number in range(plan.common)]
+	guard = "LIB_%d_COMMON_H" % lib
+	return "#ifndef %s\n#define %s\n\n%s\n\n#endif\n" % (guard, guard, "\n".join(lines))
+
+
 def c_body(system: str, body: str, mixed: bool) -> str:
 	parts = [system] if system else []
 	parts.append(with_c_linkage("\n%s" % body) if mixed else body)
@@ -77,7 +86,7 @@ def with_c_linkage(functions: str) -> str:
 def source_text(plan: Plan, unit: Class) -> str:
 	draws = Draws(plan.seed, unit.lib, unit.number, 2)
 	internal, external = plan.includes(unit)
-	lines = include_lines(unit, internal, external)
+	lines = ['#include "common.h"'] * bool(plan.common) + include_lines(unit, internal, external)
 
 	weight = MADE_OF.get((unit.language, plan.weight))
 	if weight is None:
