@@ -50,8 +50,8 @@ pub struct FileView {
     /// The targets of links.
     links: Known<Result<Vec<u8>, Errno>>,
     folders: Known<FolderNames>,
-    /// Folders by their real paths.
-    real: Known<Vec<u8>>,
+    /// The real paths of folders, and folders that are not there.
+    real: Known<Result<Vec<u8>, Errno>>,
     /// Real paths of folders in which names may be looked up.
     searched: Vec<Vec<u8>>,
 }
@@ -264,11 +264,13 @@ impl FileView {
 
     fn resolved_folder(&mut self, path: &[u8], links: usize) -> Result<Vec<u8>, Errno> {
         if let Some(known) = self.real.get(path) {
-            return Ok(known.clone());
+            return known.clone();
         }
-        let found = self.resolved_within(path, links)?;
-        self.real.insert(path.to_vec(), found.clone());
-        Ok(found)
+        let found = self.resolved_within(path, links);
+        if matches!(found, Ok(_) | Err(Errno::NOENT)) {
+            self.real.insert(path.to_vec(), found.clone());
+        }
+        found
     }
 
     /// The status of what the path leads to, by its real path.

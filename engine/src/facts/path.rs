@@ -104,15 +104,12 @@ impl Place {
         if given.first() == Some(&b'/') {
             return self.left_out(self.rooted(tidy(given)));
         }
-        let separator: &[u8] = if at.rest.is_empty() || at.rest.ends_with(b"/") {
-            b""
-        } else {
-            b"/"
+        let separator: &[u8] = if at.rest.ends_with(b"/") { b"" } else { b"/" };
+        let rest = match at.rest.is_empty() {
+            true => tidy(given),
+            false => tidy(&[at.rest.as_slice(), separator, given].concat()),
         };
-        self.left_out(Path {
-            root: at.root,
-            rest: tidy(&[at.rest.as_slice(), separator, given].concat()),
-        })
+        self.left_out(Path { root: at.root, rest })
     }
 
     fn left_out(&self, mut path: Path) -> Path {
@@ -211,7 +208,12 @@ impl Place {
     }
 
     pub fn absolute(&self, path: &Path) -> Vec<u8> {
-        let mut name = Vec::new();
+        let root = match path.root {
+            Root::Absolute => 0,
+            Root::Folder => self.folder.len(),
+            Root::Base(number) => self.bases.get(usize::from(number)).map_or(0, Vec::len),
+        };
+        let mut name = Vec::with_capacity(root + 1 + path.rest.len());
         self.write(path, &mut name);
         name
     }
@@ -248,6 +250,14 @@ impl Path {
 /// A path with a zero and a digit for each of these folders whose whole name is in it, but not at its beginning. None if there
 /// is none.
 pub fn without_amid(path: &[u8], folders: &[Vec<u8>]) -> Option<Vec<u8>> {
+    // Most paths name none.
+    let after_first = path.get(1..).unwrap_or_default();
+    if !folders
+        .iter()
+        .any(|folder| memchr::memmem::find(after_first, folder).is_some())
+    {
+        return None;
+    }
     without_names(path, folders, |at, folder| {
         at > 0 && folder.starts_with(b"/") && folder.len() > 1 && below(folder, &path[at..]).is_some()
     })
@@ -287,6 +297,12 @@ impl fmt::Display for Path {
             Root::Base(number) => write!(f, "BASE{number}/{rest}"),
         }
     }
+}
+
+/// Whether `tidy` leaves an absolute path as it is. It may say no without need.
+pub fn is_tidy(path: &[u8]) -> bool {
+    let is_odd = |at: usize| matches!(path.get(at + 1), None | Some(b'/' | b'.'));
+    !memchr::memchr_iter(b'/', path).any(is_odd)
 }
 
 /// Without parts that lead nowhere: `//`, `/./`. `x/..` stays: x may be a link, or may not exist.
@@ -384,6 +400,13 @@ mod tests {
         assert_eq!(tidied("/"), "/");
         assert_eq!(tidied("/."), "/");
         assert_eq!(tidied(".."), "..");
+        for path in [
+            "/", "//", "/a", "/a/", "/a/.", "/a/./b", "/a//b", "/a/b", "/a/.b", "//a", "/a/..", "/a.b/c.",
+        ] {
+            let is_same = tidied(path) == path;
+            assert!(is_same || !is_tidy(path.as_bytes()), "{path}");
+        }
+        assert!(is_tidy(b"/a.b/c") && !is_tidy(b"/a/."));
     }
 
     #[test]

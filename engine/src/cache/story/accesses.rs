@@ -238,7 +238,7 @@ impl Analysis<'_, '_, '_> {
         if compiler && is_asked_only && self.is_temporary_folder(&absolute) {
             return Ok(());
         }
-        let name = self.name(&path);
+        let name = self.name_of(&absolute);
         let opens = matches!(how, How::Read | How::Run | How::List);
         let is_status = how == How::Resolve && error == 0;
         let found = error == 0 && (opens || is_status || how == How::Target);

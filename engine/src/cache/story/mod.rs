@@ -14,7 +14,7 @@ mod unread;
 
 use std::collections::BTreeSet;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::path::{split, Path};
@@ -220,6 +220,8 @@ struct Analysis<'v, 'w, 'k> {
 
 /// Computes what a command depends on that made these accesses, and what it made.
 pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -> Result<Dependence, Obstacle> {
+    // Most accesses of a compile are to paths of their own.
+    let most = accesses.len().min(MOST_FACTS);
     let mut analysis = Analysis {
         view,
         knowledge,
@@ -238,9 +240,9 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         some_listen: false,
         reading: FxHashSet::default(),
         first: None,
-        paths: FxHashMap::default(),
+        paths: FxHashMap::with_capacity_and_hasher(most, FxBuildHasher),
         makes_folders: false,
-        observations: FxHashSet::default(),
+        observations: FxHashSet::with_capacity_and_hasher(most, FxBuildHasher),
         asked: BTreeSet::new(),
         knows_processor: false,
         asked_number: false,

@@ -33,7 +33,8 @@ impl Analysis<'_, '_, '_> {
     pub(super) fn end(mut self) -> Result<Dependence, Obstacle> {
         let outputs = self.outputs()?;
         let mut observations: Vec<Observation> = self.observations.drain().collect();
-        observations.sort();
+        // No two are the same.
+        observations.sort_unstable();
         let tells =
             |observation: &Observation| observation.how == How::Read && processor::may_be_asked_by(&observation.name);
         self.knows_processor |= self.knowledge.policy.processor || observations.iter().any(tells);
@@ -176,22 +177,28 @@ impl Analysis<'_, '_, '_> {
         if state.is_some_and(|state| state.fate != Fate::Foreign) {
             return self.fact_of_made(observation);
         }
-        let changed = Obstacle::Inconsistent(self.show(&observation.path));
         let path = observation.path.clone();
         if !self.is_as_seen(observation) {
             return Err(Obstacle::Changed(self.show(&path)));
         }
         let fact = match observation.how {
             How::Read | How::Run => return self.file(path, observation.how),
-            How::There { follows } => self.there(path, follows).map_err(|_| changed)?,
-            How::Status { follows } => Fact::status(path, follows, self.view).map_err(|_| changed)?,
+            How::There { follows } => self
+                .there(path, follows)
+                .map_err(|_| self.inconsistent(&observation.path))?,
+            How::Status { follows } => {
+                let fact = Fact::status(path, follows, self.view);
+                fact.map_err(|_| self.inconsistent(&observation.path))?
+            }
             How::Target => {
                 self.require_older(&path)?;
-                let text = self.view.target(&path).map_err(|_| changed)?;
+                let text = self.view.target(&path);
+                let text = text.map_err(|_| self.inconsistent(&path))?;
                 Fact::Target { path, text }
             }
             How::Resolve => {
-                let real = self.view.resolved(&path).map_err(|_| changed)?;
+                let real = self.view.resolved(&path);
+                let real = real.map_err(|_| self.inconsistent(&path))?;
                 let policy = self.knowledge.policy;
                 let is_told = policy.compiler || !observation.careless;
                 let real = if policy.folder && is_told {
@@ -206,16 +213,23 @@ impl Analysis<'_, '_, '_> {
             }
             How::List => return self.listing(observation).map(Some),
             How::Absent { follows } => {
-                self.view.lacks(&path, follows).map_err(|_| changed)?;
+                let lacks = self.view.lacks(&path, follows);
+                lacks.map_err(|_| self.inconsistent(&path))?;
                 Fact::Absent { path, follows }
             }
             How::Refused { opens, error } => {
                 let fact = Fact::Refused { path, opens, error };
-                fact.check(self.view).map_err(|_| changed)?;
+                let holds = fact.check(self.view);
+                holds.map_err(|_| self.inconsistent(&observation.path))?;
                 fact
             }
         };
         Ok(Some(fact))
+    }
+
+    /// Something is not there any more as the command has found it.
+    fn inconsistent(&self, path: &Path) -> Obstacle {
+        Obstacle::Inconsistent(self.show(path))
     }
 
     /// Whether the path leads to what the command has found there. Then neither a link nor a folder on the way has changed
@@ -248,17 +262,16 @@ impl Analysis<'_, '_, '_> {
     }
 
     fn file(&mut self, path: Path, how: How) -> Result<Option<Fact>, Obstacle> {
-        let shown = self.show(&path);
         match self.view.digest(&path) {
-            Ok((status, _)) if !status.is_older(self.knowledge.started) => Err(Obstacle::Changed(shown)),
+            Ok((status, _)) if !status.is_older(self.knowledge.started) => Err(Obstacle::Changed(self.show(&path))),
             Ok((_, digest)) => Ok(Some(Fact::File { path, digest })),
             // It was opened to be listed or entered, which has accesses of its own.
-            Err(Errno::INVAL) if how == How::Read => match self.there(path, true) {
+            Err(Errno::INVAL) if how == How::Read => match self.there(path.clone(), true) {
                 Ok(fact @ Fact::There { kind: Kind::Folder, .. }) => Ok(Some(fact)),
-                Ok(_) => Err(Obstacle::Device(shown)),
-                Err(_) => Err(Obstacle::Inconsistent(shown)),
+                Ok(_) => Err(Obstacle::Device(self.show(&path))),
+                Err(_) => Err(self.inconsistent(&path)),
             },
-            Err(_) => Err(Obstacle::Inconsistent(shown)),
+            Err(_) => Err(self.inconsistent(&path)),
         }
     }
 
@@ -479,7 +492,7 @@ impl Dependence {
     /// Sorts facts so that the same facts are the same bytes, absences are grouped by folder, and folders have their
     /// numbers.
     fn put_in_order(&mut self, view: &mut View) {
-        self.facts.sort();
+        self.facts.sort_unstable();
         self.facts.dedup();
         view.begin();
         for fact in &mut self.facts {

@@ -5,7 +5,7 @@
 use super::obstacle::Obstacle;
 use super::shell::is_known;
 use super::{Analysis, How};
-use crate::facts::path::{below, split, tidy, trimmed, Path, Root};
+use crate::facts::path::{below, is_tidy, split, tidy, trimmed, Path, Root};
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::{is_of_go, Family, ProgramRules, GO, OWN_CALLS, UNKNOWN};
 
@@ -114,13 +114,24 @@ impl Analysis<'_, '_, '_> {
 
     /// One spelling for all spellings of a path, as long as its folder still exists.
     pub(super) fn name(&mut self, path: &Path) -> Bytes {
-        let name = self.view.place.absolute(path);
-        let name = trimmed(&name);
+        let absolute = self.view.place.absolute(path);
+        self.name_of(&absolute)
+    }
+
+    /// The same for the absolute name of a path.
+    pub(super) fn name_of(&mut self, absolute: &[u8]) -> Bytes {
+        let name = trimmed(absolute);
         let Some((folder, last)) = split(name) else {
             return self.real(name).unwrap_or_else(|| name.to_vec());
         };
-        let folder = self.real(folder).unwrap_or_else(|| folder.to_vec());
-        tidy(&[folder.as_slice(), last].join(&b'/'))
+        let mut name = self.real(folder).unwrap_or_else(|| folder.to_vec());
+        name.reserve_exact(last.len() + 1);
+        name.push(b'/');
+        name.extend_from_slice(last);
+        match is_tidy(&name) {
+            true => name,
+            false => tidy(&name),
+        }
     }
 
     pub(super) fn show(&self, path: &Path) -> String {
