@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
 from . import servers
@@ -11,6 +12,8 @@ from .builder import BUILD, COMPILING, EDIT, PRECOMPILE, PRICE
 from .hosts import Host
 from .mistake import Failed
 from .service import Engine, find_engine
+
+PROOF = 300  # seconds for the results after shared headers to be proved
 
 
 class CompilerCache:
@@ -84,6 +87,9 @@ class CompilerCache:
 
 	def settle(self) -> None:
 		"""Wait until everything is uploaded to the server."""
+
+	def rest(self) -> None:
+		"""Wait until it has done what it has put off, so that this takes nothing from the builds of others."""
 
 	def pids(self) -> List[int]:
 		"""The daemons that run its compilers."""
@@ -214,6 +220,15 @@ class Sharing(Learning):
 
 	abilities = frozenset((BUILD,))
 	settings = {"WAFCC_PREAMBLES": "auto", "WAFCC_SHAREPREAMBLES": "yes"}
+
+	def rest(self) -> None:
+		deadline = time.monotonic() + PROOF
+		while time.monotonic() < deadline:
+			told = self.counts()["preambles"]
+			if told["proved"] + told["unproved"] >= told["used"]:
+				return
+			time.sleep(0.5)
+		raise Failed("its shared headers were not proved in %d s: %s" % (PROOF, told))
 
 
 class EngineCache(Wafcc):

@@ -227,6 +227,8 @@ def check_all_objects(run: Run) -> None:
 	if found != wanted:
 		raise Failed("it made %d objects of %d sources" % (found, wanted))
 	run.built(run.folder)
+	if run.cache:
+		run.cache.rest()
 
 
 def check_same_objects(run: Run) -> None:

@@ -12,7 +12,7 @@
 //! Each queue has a thread of its own and takes no slot. Only an engine that stops waits for it, until the process is killed.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -328,7 +328,8 @@ impl Launched<'_> {
             env: trace.as_ref().map_or(env, |trace| &trace.env),
             cwd: &question.folder,
             stdio: [streams[0].as_fd(), streams[1].as_fd(), streams[2].as_fd()],
-            new_session: false,
+            // Linux compares priorities within a session only.
+            new_session: queue.when == When::Idle,
             context,
             adjustments: &self.adjustments,
             roster_entry: own.map(|own| own.take().1),
@@ -339,6 +340,9 @@ impl Launched<'_> {
             return Ran::Not(NotCompared::NotStarted);
         };
         queue.begin(child.pid);
+        if queue.when == When::Idle {
+            give_way(child.pid);
+        }
         let is_over = wait(&child);
         // Processes that the command has left behind are in its group.
         kill(child.pid);
@@ -360,6 +364,11 @@ impl Launched<'_> {
             },
         }
     }
+}
+
+/// Gives all processes of its session the lowest priority among sessions, where the kernel shares processors among these.
+fn give_way(pid: i32) {
+    let _ = fs::write(format!("/proc/{pid}/autogroup"), NICE.to_string());
 }
 
 /// Waits for the end of the process. False if it takes too long.
