@@ -1,7 +1,6 @@
 """Sources that begin alike share one preamble, in their first build already. Nothing counts before it is proved."""
 
 import json
-import pathlib
 import shutil
 import subprocess
 import time
@@ -9,7 +8,7 @@ from typing import Any, Callable, Dict
 
 import pytest
 from cache_support import COMPILERS, PATIENCE, Lab
-from test_cache_preambles import HEAD, tell
+from test_cache_preambles import HEAD, tell, wait_until_empty
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
@@ -203,8 +202,42 @@ def test_no_files_are_left(lab: Lab) -> None:
 	assert AFTER in target.compile(10)
 	target.wait(lambda told: told["proved"] == 1)
 	configure(lab, "preambles=off")
-	home = pathlib.Path(lab.environ["HOME"])
-	deadline = time.monotonic() + PATIENCE
-	while any(x.is_file() for x in home.glob(".cache/wafcc/store-*/preambles/**/*")):
-		assert time.monotonic() < deadline, "files are left"
-		time.sleep(0.1)
+	wait_until_empty(lab)
+
+
+def test_one_that_does_not_fit(lab: Lab) -> None:
+	"""A preamble that is larger than the limit is made once, and not for each source."""
+	configure(lab, "preambles=10k")
+	target = Target(lab, "gcc -O0 -c src/NUMBER.cc -o NUMBER.o")
+	for number in range(ENOUGH):
+		target.compile(number)
+	target.wait(lambda told: told["refused"] == {"there is no room for it": 1})
+	wait_until_empty(lab)
+	for number in range(10, 13):
+		assert AFTER not in target.compile(number)
+	assert tell(lab)["refused"] == {"there is no room for it": 1}
+
+
+@pytest.mark.parametrize(
+	("act", "why"),
+	[
+		("kill -9 0", "its headers cannot be compiled alone"),
+		("echo said", "its headers cannot be compiled alone"),
+	],
+)
+def test_headers_that_cannot_be_made(act: str, why: str, lab: Lab) -> None:
+	"""If the headers cannot be made alone, that is tried once, and not for each source."""
+	tools = lab.folder / "tools"
+	tools.mkdir()
+	made = lab.folder.parent / "made"  # the lab removes new files from its own folder
+	script = '#!/bin/sh\ncase "$*" in *-E*) ;; *c++-header*) echo made >> %s; %s ;; esac\nexec %s "$@"\n'
+	(tools / "gcc").write_text(script % (made, act, shutil.which("gcc")))
+	(tools / "gcc").chmod(0o755)
+	target = Target(lab, "%s/gcc -O0 -c src/NUMBER.cc -o NUMBER.o" % tools)
+	for number in range(ENOUGH):
+		target.compile(number)
+	target.wait(lambda told: told["refused"] == {why: 1})
+	for number in range(10, 13):
+		assert AFTER not in target.compile(number)
+	time.sleep(1)
+	assert made.read_text() == "made\n"

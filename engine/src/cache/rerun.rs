@@ -281,30 +281,28 @@ impl Cache {
 
 /// Runs a command whose outputs are to be in `folder`. Returns its exit status and its processor time.
 pub(super) fn run_in(folder: &FilePath, argv: &Strings, run: Run) -> Result<(i32, u64), NotCompared> {
-    let is_observed = false;
-    let call = Call {
-        argv,
-        folder,
-        is_observed,
-    };
-    let (code, processor, _) = run_call(&call, run)?;
+    let (code, processor, _) = run_call(folder, argv, false, run)?;
     Ok((code, processor))
 }
 
 /// The same for a command that is observed. Returns its exit status and what it did.
 pub(super) fn run_observed(folder: &FilePath, argv: &Strings, run: Run) -> Result<(i32, Observed), NotCompared> {
-    let is_observed = true;
+    let (code, _, observed) = run_call(folder, argv, true, run)?;
+    Ok((code, observed.ok_or(NotCompared::Unseen)?))
+}
+
+fn run_call(
+    folder: &FilePath,
+    argv: &Strings,
+    is_observed: bool,
+    run: Run,
+) -> Result<(i32, u64, Option<Observed>), NotCompared> {
     let call = Call {
         argv,
         folder,
         is_observed,
     };
-    let (code, _, observed) = run_call(&call, run)?;
-    Ok((code, observed.ok_or(NotCompared::Unseen)?))
-}
-
-fn run_call(call: &Call, run: Run) -> Result<(i32, u64, Option<Observed>), NotCompared> {
-    let (code, processor, observed) = match run(call) {
+    let (code, processor, observed) = match run(&call) {
         Ran::Ended {
             code,
             processor,
@@ -314,7 +312,7 @@ fn run_call(call: &Call, run: Run) -> Result<(i32, u64, Option<Observed>), NotCo
         Ran::Interrupted => return Err(NotCompared::Interrupted),
         Ran::Not(why) => return Err(why),
     };
-    match code != 0 && !has_room(call.folder) {
+    match code != 0 && !has_room(folder) {
         true => Err(NotCompared::NoRoom),
         false => Ok((code, processor, observed)),
     }

@@ -143,6 +143,10 @@ impl Cache {
         let is_stored = || self.entry_that_holds(due).is_some();
         (0..WAITS.0).any(|_| is_stored() || pause());
         let prepared = self.prepared(due, Wanted::Common(common.length), run);
+        let prepared = prepared.map_err(|why| match why {
+            Unprepared::Not(why) => refusal_for(why).map_or(Unprepared::Not(why), Unprepared::Refused),
+            refused => refused,
+        });
         self.put_preamble(User::Group(common.group), common.group.text, prepared)
     }
 
@@ -211,7 +215,8 @@ impl Cache {
         };
         let argv: Vec<_> = due.question.argv.iter().map(String::from_utf8_lossy).collect();
         warn!(
-            "after shared headers, a compile has made other {what} than the plain one, which are still there: {}",
+            "after shared headers, a compile has made other {what} than the plain one: remove its outputs and build \
+             again: {}",
             argv.join(" ")
         );
         self.store.remove_entry(&proof.aside);
@@ -226,6 +231,17 @@ impl Cache {
         debug!("a compile after shared headers was not proved: {}", why.name());
         self.store.remove_entry(&proof.aside);
         self.count(&Counter::PreambleUnproved);
+    }
+}
+
+/// Why a group is not tried again although its preamble was neither made nor refused. Each of its next compiles would try, and
+/// each would take as long. Headers that have just been edited are tried again.
+fn refusal_for(why: NotCompared) -> Option<Refusal> {
+    match why {
+        NotCompared::InputsChanged | NotCompared::Interrupted | NotCompared::EngineStopped => None,
+        NotCompared::NoRoom => Some(Refusal::NoRoom),
+        NotCompared::Unseen => Some(Refusal::Unseen),
+        _ => Some(Refusal::NotMade),
     }
 }
 

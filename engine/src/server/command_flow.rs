@@ -358,6 +358,7 @@ impl Server {
             return;
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
+        let observer = due.is_urgent().then(|| Observer::of(&self.parking)).flatten();
         let queue = match due.is_urgent() {
             true => &mut self.at_once,
             false => &mut self.idle,
@@ -368,7 +369,7 @@ impl Server {
             context: order.context.clone(),
             adjustments: order.adjustments.clone(),
             control_group: group,
-            observer: Observer::of(&self.parking),
+            observer,
             attempts: 0,
         });
     }

@@ -59,7 +59,7 @@ pub struct IdleWork {
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Adjustment>,
-    /// `None` if nothing can be observed.
+    /// `None` if nothing is to be observed, or can be.
     pub observer: Option<Observer>,
     pub attempts: usize,
 }
