@@ -13,7 +13,7 @@ from test_cache_preambles import HEAD, tell, wait_until_empty
 pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
 AFTER = "after headers that other sources begin with"
-ENOUGH = 4
+ENOUGH = 3
 """So many sources that begin alike are compiled plainly first."""
 
 

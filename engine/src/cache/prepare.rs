@@ -27,7 +27,7 @@ use super::compiler::Compiler;
 use super::keep::Ended;
 use super::lookup::entry::{Entry, Print};
 use super::preamble::effects::{self, Apart};
-use super::preamble::recipe::{self, Ask, Recipe};
+use super::preamble::recipe::{self, Recipe};
 use super::preamble::table::{OwnFolder, Spot, User};
 use super::preamble::{prefix, Preamble, Refusal};
 use super::rerun::{
@@ -489,28 +489,21 @@ struct MadeHeader {
 impl Workshop<'_, '_> {
     /// Whether the text is the beginning of the source, and reading it again has no effect.
     fn check(&mut self, text: &[u8]) -> Result<(), Unprepared> {
-        let once = self.ask(text, Ask::Text)?;
-        let source = self.recipe.checking_source(&self.names(ANSWER.as_bytes()));
-        match effects::is_beginning(&once, &self.answer(source)?) {
+        self.write(&[text, effects::AGAIN, text].concat())?;
+        let to = self.names(ANSWER.as_bytes());
+        let read = self.answer(self.recipe.checking(&self.folder.name(recipe::TEXT), &to))?;
+        let (first, second) = effects::readings(&read).ok_or(Refusal::ReadTwice)?;
+        let source = self.answer(self.recipe.checking_source(&to))?;
+        match effects::is_beginning(first, &source) {
             Ok(()) => {}
             Err(Apart::Files) => return Err(Refusal::OtherNames.into()),
             Err(Apart::Text) => return Err(Refusal::Position.into()),
         }
-        if effects::has_lasting_pragma(&once) {
+        if effects::has_lasting_pragma(first) {
             return Err(Refusal::Pragma.into());
         }
-        let twice = [text, text].concat();
-        let leaves_same = effects::is_same_text(&once, &self.ask(&twice, Ask::Text)?);
-        let macros = self.ask(text, Ask::Macros)?;
-        let is_same = leaves_same && effects::are_same_macros(&macros, &self.ask(&twice, Ask::Macros)?);
+        let is_same = effects::is_without_effect(first, second);
         is_same.then_some(()).ok_or(Refusal::ReadTwice.into())
-    }
-
-    /// What the preprocessor leaves of a text.
-    fn ask(&mut self, text: &[u8], ask: Ask) -> Result<Bytes, Unprepared> {
-        self.write(text)?;
-        let to = self.names(ANSWER.as_bytes());
-        self.answer(self.recipe.checking(&self.folder.name(recipe::TEXT), ask, &to))
     }
 
     fn answer(&mut self, words: Option<Vec<Bytes>>) -> Result<Bytes, Unprepared> {

@@ -5,6 +5,12 @@
 //! nothing: neither the text nor the macros. And what a pragma has switched on in a header must be switched off there, too,
 //! because compilers do not keep all of that in a precompiled header.
 
+use std::collections::HashMap;
+
+use memchr::memmem;
+
+/// A line that stands between the first and the second reading of a preamble's text.
+pub const AGAIN: &[u8] = b"#pragma wafcc reads the headers again\n";
 /// Pragmas that have an effect on their own file only.
 const OF_FILE: [&str; 2] = ["once", "GCC system_header"];
 /// Pragmas that save a state, and those that restore it.
@@ -73,6 +79,7 @@ fn parts(text: &[u8]) -> impl Iterator<Item = Part<'_>> {
     text.split(|byte| *byte == b'\n').flat_map(|line| {
         let (file, rest) = match marker(line) {
             Some(file) => (file, &b""[..]),
+            None if Change::of(line).is_some() => (None, &b""[..]),
             None => (None, line),
         };
         let words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -112,20 +119,82 @@ pub fn is_beginning(part: &[u8], whole: &[u8]) -> Result<(), Apart> {
     Ok(())
 }
 
-/// Whether two preprocessed texts have the same words. The files do not count.
-pub fn is_same_text(one: &[u8], other: &[u8]) -> bool {
-    let is_word = |part: &Part| matches!(part, Part::Word(_));
-    parts(one).filter(is_word).eq(parts(other).filter(is_word))
+/// What a line of a preprocessed text does to a macro, where the preprocessor tells that.
+enum Change<'a> {
+    /// With the whole line.
+    Define(&'a [u8], &'a [u8]),
+    Undefine(&'a [u8]),
 }
 
-/// Whether two lists of definitions, one per line, have the same in any order.
-pub fn are_same_macros(one: &[u8], other: &[u8]) -> bool {
-    let sorted = |text: &'_ [u8]| {
-        let mut lines: Vec<_> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-        lines.sort_unstable();
-        lines
-    };
-    sorted(one) == sorted(other)
+impl Change<'_> {
+    fn of(line: &[u8]) -> Option<Change<'_>> {
+        if let Some(rest) = line.strip_prefix(b"#define ") {
+            let is_within = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 128..);
+            let end = rest.iter().position(|byte| !is_within(byte)).unwrap_or(rest.len());
+            return Some(Change::Define(&rest[..end], line));
+        }
+        Some(Change::Undefine(line.strip_prefix(b"#undef ")?.trim_ascii()))
+    }
+}
+
+/// The macros of which a preprocessed text tells.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Macros<'a> {
+    /// `None` if a macro is not defined any more.
+    now: HashMap<&'a [u8], Option<&'a [u8]>>,
+    /// What `push_macro` has saved: for each macro, the last one at the end.
+    saved: HashMap<String, Vec<Option<Option<&'a [u8]>>>>,
+}
+
+impl<'a> Macros<'a> {
+    fn read(&mut self, text: &'a [u8]) {
+        for line in text.split(|byte| *byte == b'\n') {
+            match Change::of(line) {
+                Some(Change::Define(name, line)) => _ = self.now.insert(name, Some(line)),
+                Some(Change::Undefine(name)) => _ = self.now.insert(name, None),
+                None => self.obey(line),
+            }
+        }
+    }
+
+    /// Saves or restores a macro, if a pragma asks for that.
+    fn obey(&mut self, line: &'a [u8]) {
+        let named = |line: &'a [u8]| {
+            let mut parts = line.split(|byte| *byte == b'"');
+            parts
+                .nth(1)
+                .map(|name| (name, String::from_utf8_lossy(name).into_owned()))
+        };
+        let Some((pragma, (name, text))) = pragma(line).zip(named(line)) else {
+            return;
+        };
+        if pragma.starts_with("push_macro(") {
+            let saved = self.now.get(name).copied();
+            self.saved.entry(text).or_default().push(saved);
+        } else if pragma.starts_with("pop_macro(") {
+            match self.saved.get_mut(&text).and_then(Vec::pop) {
+                Some(Some(definition)) => _ = self.now.insert(name, definition),
+                Some(None) => _ = self.now.remove(name),
+                None => {}
+            }
+        }
+    }
+}
+
+/// What the preprocessor tells of the first and of the second reading of a text, between which there is [`AGAIN`].
+pub fn readings(told: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = memmem::find(told, AGAIN)?;
+    Some((&told[..at], &told[at + AGAIN.len()..]))
+}
+
+/// Whether a text has no effect that is read a second time, neither by its words nor by its macros. Given is what the
+/// preprocessor tells of the first and of the second reading.
+pub fn is_without_effect(first: &[u8], second: &[u8]) -> bool {
+    let mut macros = Macros::default();
+    macros.read(first);
+    let before = macros.clone();
+    macros.read(second);
+    macros == before && !parts(second).any(|part| matches!(part, Part::Word(_)))
 }
 
 #[cfg(test)]
@@ -148,15 +217,38 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_macros_are_compared_as_compilers_see_them() {
-        assert!(is_same_text(b"int a;\n\n \nint b;\n", b"# 1 \"x\" 1\nint a;\nint  b;"));
-        assert!(!is_same_text(b"int a;\n", b"int a; int a;\n"));
-        assert!(are_same_macros(
-            b"#define A 1\n#define B\n",
-            b"#define B\n#define A 1\n"
-        ));
-        assert!(!are_same_macros(b"#define A 1\n", b"#define A 1\n#define A 1\n"));
-        assert!(!are_same_macros(b"#define A 1\n", b"#define A  2\n"));
+    fn a_second_reading_may_leave_neither_words_nor_macros() {
+        let first = b"#define A 1\n#define F(x) x\n#undef U\nint a;\n# 1 \"x\" 1\n#define linux 2\n#undef linux\n";
+        for (second, expected) in [
+            ("", true),
+            ("# 1 \"x\" 1\n\n \n# 2 \"y\" 2\n", true),
+            ("#undef A\n#define A 1\n#define F(x) x\n#undef U\n", true),
+            ("int a;\n", false),
+            ("#pragma once\n", false),
+            ("#undef A\n", false),
+            ("#define A 2\n", false),
+            ("#define B 1\n", false),
+            ("#undef B\n", false),
+            ("#define F(x) 1\n", false),
+            ("#define U\n", false),
+        ] {
+            assert_eq!(is_without_effect(first, second.as_bytes()), expected, "{second}");
+        }
+    }
+
+    #[test]
+    fn macros_that_are_saved_count_as_they_are_restored() {
+        let saves = b"#define A 1\n#pragma push_macro(\"A\")\n#pragma push_macro(\"B\")\n#undef A\n#define B 1\n";
+        let restored = [&saves[..], b"#pragma pop_macro( \"A\" )\n#pragma pop_macro(\"B\")\n"].concat();
+        let mut macros = Macros::default();
+        macros.read(&restored);
+        let expected = HashMap::from([(&b"A"[..], Some(&b"#define A 1"[..]))]);
+        assert_eq!(macros.now, expected);
+        let mut macros = Macros::default();
+        macros.read(saves);
+        let before = macros.clone();
+        macros.read(b"#pragma push_macro(\"A\")\n");
+        assert_ne!(macros, before, "another pop_macro would find another state");
     }
 
     #[test]
@@ -169,6 +261,7 @@ mod tests {
             ),
             ("# 1 \"d/./b.h\" 1\nint b;\n", Err(Apart::Files)),
             ("# 1 \"d/b.h\" 1\nint b;\n# 1 \"c.h\" 1 3 4\n", Err(Apart::Files)),
+            ("#define int\n# 1 \"d/b.h\" 1\nint b;\n#undef b\n", Ok(())),
             ("int b;\n", Err(Apart::Files)),
             ("# 1 \"d/b.h\" 1\nint c;\n", Err(Apart::Text)),
             ("# 1 \"d/b.h\" 1\nint b; int a; int\n", Err(Apart::Text)),

@@ -43,15 +43,6 @@ const REFUSED: [&str; 12] = [
     "-pg",
 ];
 
-/// What a check asks the preprocessor for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// All that is left to be compiled, and from which files.
-    Text,
-    /// All macros that are defined at the end.
-    Macros,
-}
-
 /// A compile that may have a preamble.
 pub struct Recipe<'a> {
     compiler: Compiler,
@@ -115,14 +106,10 @@ impl<'a> Recipe<'a> {
         Some(words)
     }
 
-    /// Has the preprocessor tell what `text` leaves.
-    pub fn checking(&self, text: &[u8], ask: Ask, to: &Names) -> Option<Vec<Bytes>> {
+    /// Has the preprocessor tell what `text` leaves, and each macro that it defines.
+    pub fn checking(&self, text: &[u8], to: &Names) -> Option<Vec<Bytes>> {
         let mut words = self.with_text(text, to)?;
-        let asked: &[&[u8]] = match ask {
-            Ask::Text => &[b"-E"],
-            Ask::Macros => &[b"-E", b"-dM"],
-        };
-        words.extend(asked.iter().map(|word| word.to_vec()));
+        words.extend([b"-E".to_vec(), b"-dD".to_vec()]);
         Some(words)
     }
 
@@ -224,8 +211,8 @@ mod tests {
         let making = recipe.making(b"/p/h", &names).unwrap();
         let expected = "-iquote src -o /p/h.gch -MF /p/h.d -O2 -Iinc -MD -MT x -c -x c++-header /p/h";
         assert_eq!(show(&making), expected);
-        let checking = recipe.checking(b"/p/h", Ask::Macros, &names).unwrap();
-        assert_eq!(show(&checking), format!("{expected} -E -dM"));
+        let checking = recipe.checking(b"/p/h", &names).unwrap();
+        assert_eq!(show(&checking), format!("{expected} -E -dD"));
         let of_clang = Recipe::of(Compiler::Clang, &line).unwrap_or_else(|why| panic!("{why:?}"));
         let making = of_clang.making(b"/p/h", &names).unwrap();
         assert_eq!(show(&making), format!("{expected} -Xclang -fno-pch-timestamp"));
