@@ -26,7 +26,8 @@ examples:
   utils/fuzzcache.py                         1,000 steps with a seed of their own, which is told
   utils/fuzzcache.py --steps 10000 --seed 7
   utils/fuzzcache.py --by-facts 50           half of them are no compiles
-  utils/fuzzcache.py --kinds compiles,wrappers,helpers,tools,links,libraries,processors,checkouts,configured,precompiled
+  utils/fuzzcache.py --kinds compiles,wrappers,helpers,tools,links,libraries,processors,checkouts
+  utils/fuzzcache.py --kinds configured,precompiled,texts
   utils/fuzzcache.py --compilers gcc,clang --wafcc ./wafcc --keep
 
 exit status: 0 nothing differed, 1 something did (the folder is kept), 2 it could not begin
@@ -70,6 +71,7 @@ def main() -> int:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2
 	finally:
+		print(fuzzer.tell_hits())
 		run([wafcc, "--shutdown"], env={**fuzzer.environ, **fuzzer.ours})
 	return conclude(wrong, "%d steps" % options.steps, root, options.keep)
 

@@ -43,6 +43,8 @@ class Kind:
 
 	name = ""
 	about = ""
+	pause = 0.0
+	"""Seconds after a miss: what the engine does in idle times is done then."""
 
 	def __init__(self, project: Project, made: pathlib.Path) -> None:
 		"""`made` is a folder for what is compiled once."""

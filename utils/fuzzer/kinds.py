@@ -9,12 +9,13 @@ from .headers import Precompiled
 from .kind import Kind
 from .places import Libraries, Links, Processors
 from .roots import Checkouts
+from .texts import Texts
 from .wrappers import Helpers, Parts, Wrappers
 
 COMPILES = "compiles"
 KINDS: Dict[str, Type[Kind]] = {
 	kind.name: kind
-	for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors, Checkouts, Configured, Precompiled)
+	for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors, Checkouts, Configured, Precompiled, Texts)
 }
 
 

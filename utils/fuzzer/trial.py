@@ -1,5 +1,6 @@
 """Commands run through the wrapper and without it, after one edit each, until they leave something else."""
 
+import json
 import os
 import pathlib
 import random
@@ -67,7 +68,7 @@ class Fuzzer:
 	def __init__(self, root: pathlib.Path, wafcc: str, rng: random.Random) -> None:
 		self.root, self.wafcc, self.rng = root, wafcc, rng
 		self.environ = {name: os.environ[name] for name in ("PATH", "HOME", "WAFD_RUNTIME_DIR") if name in os.environ}
-		self.ours = {"WAFCC_DIR": str(root / "store"), "WRAPPER": wafcc}
+		self.ours = {"WAFCC_DIR": str(root / "store"), "WRAPPER": wafcc, "WAFCC_COMPARETEXTS": "yes"}
 		self.project = Project(root, rng)
 
 	def start(self, command: Step, is_cached: bool) -> "subprocess.Popen[bytes]":
@@ -125,6 +126,15 @@ class Fuzzer:
 		"""Tell whether the cache says that the last request for this output was a hit."""
 		output = str(self.root / command.checkout / command.output)
 		return ": hit" in run([self.wafcc, "--explain", output], env={**self.environ, **self.ours}).stdout
+
+	def tell_hits(self) -> str:
+		"""How many commands were hits, if the wrapper tells that."""
+		shown = run([self.wafcc, "--show-stats", "--json"], env={**self.environ, **self.ours})
+		try:
+			told = json.loads(shown.stdout)
+			return "%d hits, %d of them by what the preprocessor leaves" % (told["hits"], told["texts"]["hits"])
+		except (ValueError, KeyError):
+			return ""
 
 	def is_seeded(self, command: Command) -> bool:
 		"""Tell whether results differ only by random numbers of the compiler, which may come from the cache."""
@@ -219,6 +229,8 @@ def fuzz(
 		wrong = try_out(fuzzer, step, chosen, edits, history)
 		if wrong:
 			return wrong
+		if kind and kind.pause and not fuzzer.is_hit(chosen):
+			time.sleep(kind.pause)
 		say(step + 1, steps)
 	return None
 

@@ -14,6 +14,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::by_text::{Preprocessing, OTHER_TEXT};
 use super::compiler::action::{Action, Call, Knowledge};
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
@@ -220,15 +221,25 @@ pub struct Ticket {
     pub(super) begun: Option<Box<Begun>>,
     /// The attempt to do that, if it was no use.
     pub(super) failed: Option<Box<Begun>>,
+    /// Set if the preprocessor runs first, since its text may be known.
+    pub(super) preprocessing: Option<Box<Preprocessing>>,
+    /// It is counted as a miss only when that is certain.
+    pub(super) is_uncounted: bool,
 }
 
 impl Ticket {
     /// The command line to run, if it is not the client's.
     pub fn argv(&self) -> Option<&Strings> {
-        match &self.begun {
-            Some(begun) => Some(&begun.elsewhere.argv),
-            None => self.question.is_mapped.then_some(&self.question.argv),
+        match (&self.preprocessing, &self.begun) {
+            (Some(preprocessing), _) => Some(&preprocessing.argv),
+            (None, Some(begun)) => Some(&begun.elsewhere.argv),
+            (None, None) => self.question.is_mapped.then_some(&self.question.argv),
         }
+    }
+
+    /// Something else than the plain command runs first, with its outputs elsewhere.
+    pub fn is_attempt(&self) -> bool {
+        self.begun.is_some() || self.preprocessing.is_some()
     }
 
     /// It begins after shared headers, and its result counts for others once it is proved.
@@ -238,11 +249,14 @@ impl Ticket {
 
     /// The plain command line, if another one is to be run first.
     pub fn plain_argv(&self) -> Option<&Strings> {
-        self.begun.as_ref().map(|_| &self.question.argv)
+        self.is_attempt().then_some(&self.question.argv)
     }
 
-    /// The plain command is to be run. Returns the attempt that would have run in its place.
-    pub(super) fn take_attempt(&mut self) -> Option<Box<Begun>> {
+    /// The plain command is to be run. Returns the compile after headers that would have run in its place.
+    fn take_attempt(&mut self) -> Option<Box<Begun>> {
+        if self.preprocessing.take().is_some() {
+            self.reasons.add(OTHER_TEXT.to_owned());
+        }
         let begun = self.begun.take()?;
         for words in [AFTER_HEADERS, AFTER_SHARED_HEADERS] {
             self.reasons.replace(words, NOT_AFTER_HEADERS);
@@ -322,6 +336,9 @@ impl Cache {
             Answer::Uncached(reason) if reason.is_unknown && is_asked_again => return Some(answer),
             Answer::Uncached(reason) => (Counter::Uncached(reason.why), Known::Uncached),
         };
+        if matches!(&answer, Answer::Miss(ticket) if ticket.is_uncounted) {
+            return Some(answer);
+        }
         self.count(&counter);
         if is_of_configure {
             self.count(&Counter::OfConfigure(known));
@@ -418,7 +435,11 @@ impl Cache {
         let of_tiers = of_tiers.into_iter().chain(not_asked.map(|not_asked| not_asked.words));
         of_tiers.for_each(|words| missed.reasons.add(words));
         let is_asked_plainly = audited.is_some() || question.wishes.recache;
-        let begun = match is_asked_plainly {
+        let preprocessing = match is_asked_plainly {
+            false => self.preprocess_first(&question, &action),
+            true => None,
+        };
+        let begun = match is_asked_plainly || preprocessing.is_some() {
             false => self.begin_after_headers(&question, &action, &key, file_view),
             true => None,
         };
@@ -427,6 +448,8 @@ impl Cache {
         let ticket = Ticket {
             begun: begun.map(Box::new),
             failed: None,
+            is_uncounted: preprocessing.is_some(),
+            preprocessing: preprocessing.map(Box::new),
             reasons: missed.reasons,
             question,
             action,

@@ -351,9 +351,8 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
                 Ok(mut collected) => {
                     shared.count_unstored(1);
                     let stored = Stored {
-                        inputs: None,
                         due: collected.take_due(),
-                        saved: 0,
+                        ..Stored::default()
                     };
                     reports.put(Done::Kept { who, kept: Ok(stored) });
                     if let Err(NotStored::Unkept(unkept)) = cache.store(collected, &claim) {
@@ -368,9 +367,12 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
             }
         }
         (Job::Keep { who, mut ticket, .. }, Err(words)) => {
-            let kept = match ticket.take_attempt() {
-                Some(_) => NotStored::Again(ticket),
-                None => NotStored::Unkept(Unkept::new(UnstoredReason::StoreFailed, words)),
+            let kept = match ticket.is_attempt() {
+                true => {
+                    ticket.forgo_attempt();
+                    NotStored::Again(ticket)
+                }
+                false => NotStored::Unkept(Unkept::new(UnstoredReason::StoreFailed, words)),
             };
             reports.put(Done::Kept { who, kept: Err(kept) });
         }

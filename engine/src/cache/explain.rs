@@ -66,6 +66,15 @@ impl Cache {
             .note(of_hit(explain_action(question, action, key), question));
     }
 
+    /// The same for a hit that has another reason.
+    pub(super) fn note_hit_because(&self, question: &Question, action: &Action, key: &Digest, words: &str) {
+        self.journal.note(Explanation {
+            known: Known::Hit,
+            why: with_search(words, question),
+            ..explain_action(question, action, key)
+        });
+    }
+
     /// Notes a hit for an output that the command line does not name.
     pub(super) fn note_hit_of(&self, question: &Question, action: &Action, path: &[u8]) {
         self.journal

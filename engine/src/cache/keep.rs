@@ -14,6 +14,7 @@ use std::path::Path as FilePath;
 use log::{debug, trace};
 
 use super::answer::Ticket;
+use super::by_text::ByText;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::compiler::macros::messages_name_sources;
 use super::compiler::neutral;
@@ -68,17 +69,21 @@ pub struct Collected {
     /// The paths to which a command without a known compiler has written, for the journal.
     written: Vec<Bytes>,
     /// What is to be done when there is time.
-    due: Option<Box<Due>>,
+    due: Vec<Due>,
+    /// The processor time of what has run.
+    processor: u64,
 }
 
 /// The result of a command is stored, or is about to be.
 #[derive(Default)]
 pub struct Stored {
     pub inputs: Option<Inputs>,
-    /// Set if a preamble is to be made for the command's source.
-    pub due: Option<Box<Due>>,
+    /// What is to be done when there is time: a preamble for the command's source, an entry for its text.
+    pub due: Vec<Due>,
     /// Processor time that was saved because the command began after its headers, in microseconds.
     pub saved: u64,
+    /// The command did not run, because its text was known: the processor time that it would have taken.
+    pub by_text: Option<u64>,
 }
 
 /// Nothing is stored.
@@ -125,11 +130,11 @@ impl Collected {
     /// Whether the client waits for the stored result: for its inputs and the digest of its outputs, or for the outputs
     /// themselves.
     pub fn is_awaited(&self) -> bool {
-        self.ticket.question.inputs || self.ticket.begun.is_some()
+        self.ticket.question.inputs || self.ticket.is_attempt()
     }
 
-    pub fn take_due(&mut self) -> Option<Box<Due>> {
-        self.due.take()
+    pub fn take_due(&mut self) -> Vec<Due> {
+        std::mem::take(&mut self.due)
     }
 }
 
@@ -149,12 +154,14 @@ impl Cache {
                     None => {}
                 }
                 let shared = self.due_shared(&ticket, ended, is_silent);
-                let due = shared.or_else(|| self.due_preamble(&ticket, &result.facts, ended, is_silent));
+                let preamble = shared.or_else(|| self.due_preamble(&ticket, &result.facts, ended, is_silent));
+                let text = self.due_text(&ticket, ended, is_silent);
                 Ok(Collected {
-                    due,
+                    due: preamble.into_iter().chain(text).map(|due| *due).collect(),
                     ticket: *ticket,
                     result,
                     written,
+                    processor: ended.processor,
                 })
             }
             Err(unkept) => Err(self.not_stored(ticket, &written, unkept)),
@@ -167,9 +174,9 @@ impl Cache {
         let (mut ticket, mut result) = (collected.ticket, collected.result);
         let facts = std::mem::take(&mut result.facts);
         let stored = self.store_entry(&ticket, &result, facts);
-        let stored = stored.and_then(|(entry, known)| match ticket.begun {
-            None => Ok((entry, known)),
-            Some(_) => {
+        let stored = stored.and_then(|(entry, known)| match ticket.is_attempt() {
+            false => Ok((entry, known)),
+            true => {
                 ticket.question.claim = claim.clone();
                 Ok((self.put_in_place(&ticket, entry)?, known))
             }
@@ -178,6 +185,15 @@ impl Cache {
             Ok(stored) => stored,
             Err(unkept) => return Err(self.not_stored(Box::new(ticket), &collected.written, unkept)),
         };
+        if ticket.preprocessing.is_some() {
+            let saved = entry.processor.saturating_sub(collected.processor);
+            self.note_text_hit(&ticket, saved);
+            return Ok(Stored {
+                inputs: result.inputs.map(|texts| Inputs::with_result(texts, &entry)),
+                by_text: Some(entry.processor),
+                ..Stored::default()
+            });
+        }
         self.note_kept(&ticket, &collected.written, None);
         let begun = ticket.begun.as_ref();
         let saved = begun.map_or(0, |begun| self.note_use(begun));
@@ -188,8 +204,9 @@ impl Cache {
         self.compare(&ticket, &entry);
         Ok(Stored {
             inputs: result.inputs.map(|texts| Inputs::with_result(texts, &entry)),
-            due: proof.or(collected.due),
+            due: proof.map(|due| *due).into_iter().chain(collected.due).collect(),
             saved,
+            by_text: None,
         })
     }
 
@@ -197,6 +214,11 @@ impl Cache {
         if let Some(begun) = &ticket.begun {
             debug!("after a preamble: {}", unkept.words);
             self.refuse_preamble(begun, Refusal::Unusable);
+            ticket.forgo_attempt();
+            return NotStored::Again(ticket);
+        }
+        if ticket.preprocessing.is_some() {
+            debug!("not by its text: {}", unkept.words);
             ticket.forgo_attempt();
             return NotStored::Again(ticket);
         }
@@ -225,11 +247,77 @@ impl Cache {
         if let Some(unkept) = unkept {
             self.count(&Counter::Unstored(unkept.why));
         }
+        if ticket.is_uncounted {
+            self.count_miss(ticket);
+        }
         self.note_miss(ticket, unkept);
         written.iter().for_each(|path| self.note_miss_of(ticket, path, unkept));
     }
 
     fn collect_result(&self, ticket: &Ticket, ended: &Ended) -> Result<CommandResult, Unkept> {
+        match &ticket.preprocessing {
+            Some(_) => self.collect_by_text(ticket, ended),
+            None => self.collect_plainly(ticket, ended),
+        }
+    }
+
+    /// The result of the command, if the preprocessor has left a known text.
+    fn collect_by_text(&self, ticket: &Ticket, ended: &Ended) -> Result<CommandResult, Unkept> {
+        let question = &ticket.question;
+        let knows = &ticket.action.knows;
+        let place = question.place(knows);
+        let environment = question.variables(knows);
+        let mut view = View::new(&self.world, &place, &environment);
+        if ended.code != 0 || !(ended.stdout.is_empty() && ended.stderr.is_empty()) {
+            return Err(UnstoredReason::CompilerFailed.into());
+        }
+        if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
+            return Err(UnstoredReason::DriverDiffers.into());
+        }
+        let found = ticket.preprocessing.as_ref();
+        let found = found.and_then(|run| self.find_text(ticket, run, ended));
+        let found: ByText = found.ok_or(UnstoredReason::InputsChanged)?;
+        let Content::File {
+            digest,
+            size,
+            is_program,
+        } = found.output.content
+        else {
+            return Err(UnstoredReason::NoPlainFile.into());
+        };
+        let mut outputs = vec![CollectedOutput {
+            path: found.output.path,
+            number: found.output.number,
+            content: OutputContent::Stored(digest),
+            size,
+            is_program,
+            tells_base: false,
+        }];
+        let mut others = knows.outputs.iter().enumerate();
+        let own = others.find(|(_, output)| output.role == Role::Dependencies);
+        if let Some((text, (number, output))) = found.dependencies.zip(own) {
+            outputs.push(CollectedOutput {
+                path: place.path(&Path::here(), &output.path),
+                number: Some(number),
+                size: text.len() as u64,
+                content: OutputContent::Bytes(text),
+                is_program: false,
+                tells_base: false,
+            });
+        }
+        outputs.sort_by_key(|output| output.number);
+        let inputs = question.inputs.then(|| Inputs::texts(&found.facts, true, &mut view));
+        Ok(CommandResult {
+            inputs: inputs.flatten(),
+            facts: found.facts,
+            outputs,
+            prints: Default::default(),
+            wall: found.wall,
+            processor: found.processor,
+        })
+    }
+
+    fn collect_plainly(&self, ticket: &Ticket, ended: &Ended) -> Result<CommandResult, Unkept> {
         let question = &ticket.question;
         let (knows, accesses) = match &ticket.begun {
             Some(begun) => (&begun.elsewhere.knows, Cow::Owned(begun.accesses(&ended.accesses))),

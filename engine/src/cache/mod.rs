@@ -8,7 +8,8 @@
 //!
 //! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
 //! asks the stores that machines share, `keep` stores results, `rerun` runs commands again when there is time: for `audit`,
-//! which compares hits, and for `prepare`, which reads headers once. `explain` and `request` answer questions. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
+//! which compares hits, for `prepare`, which reads headers once, and for `by_text`, which compares what the preprocessor
+//! leaves. `explain` and `request` answer questions. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
 //! `Cache`.
 //!
 //! The cache knows nothing of sockets, slots and connections. It reaches the stores of other machines through the trait
@@ -16,6 +17,7 @@
 
 pub mod answer;
 pub mod audit;
+mod by_text;
 pub mod cache_threads;
 pub mod checkout;
 pub mod compiler;
@@ -83,6 +85,8 @@ pub struct Cache {
     preambles: Table,
     /// Which sources begin alike.
     alike: Mutex<Alike>,
+    /// Whether what the preprocessor leaves is compared.
+    compares_texts: AtomicBool,
     /// Whether outputs are restored as links into the store.
     links: AtomicBool,
     /// The stores that machines share.
@@ -119,6 +123,7 @@ impl Cache {
             tally: Arc::default(),
             writing: Mutex::default(),
             audit: Audit::default(),
+            compares_texts: AtomicBool::new(false),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
             open_tiers,
@@ -175,6 +180,14 @@ impl Cache {
         let openings = self.store.openings();
         if self.openings.swap(openings, Ordering::Relaxed) != openings {
             self.begin_counts();
+        }
+    }
+
+    /// Counts a miss that could have become a hit.
+    fn count_miss(&self, ticket: &answer::Ticket) {
+        self.count(&Counter::Miss(ticket.why));
+        if tally::is_of_configure(&ticket.question.folder, &ticket.question.argv) {
+            self.count(&Counter::OfConfigure(crate::wire::Known::Miss));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::bytes::path_text;
 use crate::bytes::quantity;
 use crate::report::question::{Answer, Question, Request};
 use crate::report::remote::Remote;
-use crate::report::statistics::{Preambles, Reasons, Statistics};
+use crate::report::statistics::{Preambles, Reasons, Statistics, Texts};
 use crate::settings::place::is_same;
 use crate::settings::{room, switch};
 
@@ -84,6 +84,9 @@ impl Cache {
             "share_preambles" => switch(value.as_ref())
                 .map(|are_shared| self.share_preambles(are_shared))
                 .ok_or_else(|| "share_preambles: set it to yes or no".to_owned()),
+            "compare_texts" => switch(value.as_ref())
+                .map(|are_compared| self.compare_texts(are_compared))
+                .ok_or_else(|| "compare_texts: set it to yes or no".to_owned()),
             "remote" => self.set_remote(value).map_err(|error| format!("remote: {error}")),
             "trusted_keys" => self
                 .set_trusted_keys(value)
@@ -142,6 +145,12 @@ impl Cache {
             audited: count("audited"),
             different: count("different"),
             unaudited: reasons("not audited/"),
+            texts: Texts {
+                hits: count("text hits"),
+                saved: count("text saved"),
+                kept: count("texts kept"),
+                spent: count("text spent"),
+            },
             preambles: Preambles {
                 made: count("preambles made"),
                 used: count("preambles used"),

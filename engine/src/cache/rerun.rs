@@ -54,6 +54,8 @@ pub(super) enum Purpose {
     Shared(Common),
     /// It began after headers that are shared: this entry is proved.
     Proof(Proof),
+    /// Its entry is to be found by what the preprocessor leaves, too.
+    Text,
 }
 
 /// A command line that is run.
@@ -81,7 +83,7 @@ impl Due {
     pub fn size(&self) -> usize {
         let question = &self.question;
         let purpose = match &self.purpose {
-            Purpose::Audit(_) | Purpose::Shared(_) | Purpose::Proof(_) => 0,
+            Purpose::Audit(_) | Purpose::Shared(_) | Purpose::Proof(_) | Purpose::Text => 0,
             Purpose::Preamble(basis) => basis.size(),
         };
         question.argv.bytes().len() + question.environment.bytes().len() + question.folder.len() + purpose
@@ -89,6 +91,11 @@ impl Due {
 
     pub fn is_audit(&self) -> bool {
         matches!(self.purpose, Purpose::Audit(_))
+    }
+
+    /// A command that it runs is observed.
+    pub fn is_observed(&self) -> bool {
+        matches!(self.purpose, Purpose::Shared(_) | Purpose::Text)
     }
 
     /// It helps the build that runs now.
@@ -190,6 +197,11 @@ impl Cache {
                 self.remove_rerun_folder();
                 done
             }
+            Purpose::Text => {
+                let done = self.keep_text(due, &mut count);
+                self.tally.add("text spent", spent);
+                return done;
+            }
         };
         self.note_spent(spent);
         done
@@ -200,7 +212,7 @@ impl Cache {
         match &due.purpose {
             Purpose::Audit(_) => self.count(&Counter::Unaudited(why)),
             Purpose::Proof(proof) => self.leave_unproved(proof, why),
-            Purpose::Preamble(_) | Purpose::Shared(_) => {}
+            Purpose::Preamble(_) | Purpose::Shared(_) | Purpose::Text => {}
         }
     }
 }

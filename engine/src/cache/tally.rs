@@ -18,6 +18,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Counter {
     Hit,
+    /// It is counted as a hit, too.
+    TextHit,
+    /// There is an entry of a compile's text.
+    TextKept,
     Miss(MissReason),
     Uncached(UncachedReason),
     Unstored(UnstoredReason),
@@ -49,6 +53,8 @@ impl Counter {
     pub fn name(&self) -> String {
         match self {
             Counter::Hit => "hits".to_owned(),
+            Counter::TextHit => "text hits".to_owned(),
+            Counter::TextKept => "texts kept".to_owned(),
             Counter::Miss(why) => format!("misses/{}", why.name()),
             Counter::Uncached(why) => format!("uncached/{}", why.name()),
             Counter::Unstored(why) => format!("not stored/{}", why.name()),

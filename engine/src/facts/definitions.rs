@@ -8,6 +8,7 @@
 use memchr::memmem;
 
 use super::comments::parts;
+use super::preprocessed::body;
 use super::words::{before_splice, directive, is_of_word, joined, words};
 use crate::bytes::digest::Digest;
 use crate::observe::access::Bytes;
@@ -82,11 +83,19 @@ pub enum Comments {
     /// All of their text, if no compiler looks at it, and otherwise the names of folders. A generator that writes the name of a
     /// folder into a file often writes the time as well.
     Texts,
+    /// All comments, all white space, and all directives as well. What is left says how probable it is that the
+    /// preprocessor leaves the same of a source.
+    Directives,
 }
 
 impl Comments {
     pub fn of_number(number: u8) -> Option<Comments> {
-        let all = [Comments::Nothing, Comments::Folders, Comments::Texts];
+        let all = [
+            Comments::Nothing,
+            Comments::Folders,
+            Comments::Texts,
+            Comments::Directives,
+        ];
         all.into_iter().find(|comments| *comments as u8 == number)
     }
 }
@@ -210,6 +219,9 @@ pub fn without(text: &[u8], unused: &Unused, folders: &[Bytes]) -> Bytes {
 
 /// The same, and how many names were replaced.
 fn kept(text: &[u8], unused: &Unused, folders: &[Bytes]) -> (Bytes, usize) {
+    if unused.comments == Comments::Directives {
+        return (body(text), 0);
+    }
     let (kept, in_comments) = without_comments_on(text, folders, unused.comments);
     let kept = without_values(&kept, &unused.macros);
     match unused.guard.as_ref().and_then(|guard| guard.name(folders)) {

@@ -70,6 +70,8 @@ pub const INPUT: &[u8] = b"=input";
 pub const BASES: &[u8] = b"=bases";
 /// The same for the known folders, for a command whose key does not have all that its line says of them.
 pub const CHECKOUT: &[u8] = b"=checkout";
+/// The same for the digest of what the preprocessor leaves of a source.
+pub const TEXT: &[u8] = b"=text";
 
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 

@@ -497,6 +497,7 @@ impl fmt::Display for Fact {
                     Comments::Nothing => {}
                     Comments::Folders => write!(f, ", leaving out folders in comments")?,
                     Comments::Texts => write!(f, ", leaving out comments")?,
+                    Comments::Directives => write!(f, ", leaving out comments and directives")?,
                 }
                 if unused.guard.is_some() {
                     write!(f, ", leaving out the name of its guard")?;

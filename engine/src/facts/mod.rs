@@ -16,6 +16,7 @@ pub mod instructions;
 pub mod listing;
 pub mod pasting;
 pub mod path;
+pub mod preprocessed;
 pub mod processor;
 pub mod progress;
 pub mod recent;

@@ -358,7 +358,7 @@ impl Server {
             return;
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
-        let observer = due.is_urgent().then(|| Observer::of(&self.parking)).flatten();
+        let observer = due.is_observed().then(|| Observer::of(&self.parking)).flatten();
         let queue = match due.is_urgent() {
             true => &mut self.at_once,
             false => &mut self.idle,
@@ -791,8 +791,14 @@ impl Server {
             }
         };
         told.note_saved(stored.saved);
+        if let Some(processor) = stored.by_text {
+            told = Told::Hit { processor };
+            self.sessions.count_hit(&order.session);
+        }
         debug!("command {key}: {}", told.show());
-        self.do_when_idle(order, stored.due);
+        for due in stored.due {
+            self.do_when_idle(order, Some(Box::new(due)));
+        }
         self.tell_cache_info(order, told);
         self.tell_inputs(order, stored.inputs);
         self.tell(order, &storing.outcome);
@@ -805,7 +811,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(order.connection) else {
             return Next::Over;
         };
-        debug!("command {key} runs again, without a preamble");
+        debug!("command {key} runs as it is");
         connection.backlog += order.size;
         let Plainly { argv, supplies } = *plainly;
         Arc::make_mut(order).execute.argv = argv;

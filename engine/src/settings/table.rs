@@ -105,6 +105,8 @@ settings! {
         "sources that are being edited begin after their headers: how much disk that may use, `auto`, a size, or `off`: [preambles.md](preambles.md)";
     SharePreambles "share_preambles" "WAFCC_SHAREPREAMBLES" Switch default "no" read by Engine ccache ""
         "with `preambles`: sources that begin alike share their headers, in full builds, too: [preambles.md](preambles.md#headers-that-sources-share)";
+    CompareTexts "compare_texts" "WAFCC_COMPARETEXTS" Switch default "no" read by Engine ccache ""
+        "a compile without debug information is a hit, too, if the preprocessor leaves the same of its source as of an earlier one: [wafcc.md](wafcc.md#hits-by-text)";
     Memory "memory" "WAFCC_MEMORY" Memory default "off" read by Client ccache ""
         "commands start only when they fit into memory: `auto` (what is available), a size such as `4G`, or `off`: [neighbor.md](neighbor.md#memory-that-is-remembered)";
 }

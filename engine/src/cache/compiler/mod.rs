@@ -14,6 +14,7 @@ pub mod neutral;
 pub mod options;
 pub mod other;
 pub mod outputs;
+pub mod preprocessing;
 pub mod reason;
 pub mod relocation;
 pub mod response;
