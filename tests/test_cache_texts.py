@@ -211,6 +211,12 @@ WARNINGS = {
 		"// fall through\n",
 		"",
 	),
+	"any comment": (
+		"-Wimplicit-fallthrough=1",
+		"switch (x) {\ncase 1: y = 2;\n// goes on\ncase 2: y += 3;\n}",
+		"// goes on\n",
+		"",
+	),
 	"an indent": ("-Wall", "if (x)\n\ty = 1;\n\ty += 2;", "\ty += 2", "y += 2"),
 	"a tab for a blank": ("-Wall", "if (x)\n\ty = 1;\n y += 2;", " y += 2", "\ty += 2"),
 	"a comment in a comment": ("-Wall", "y = 1; /* a */", "/* a */", "/* a /* b */"),
@@ -287,3 +293,52 @@ def test_two_boards(lab: Lab) -> None:
 		lab.same(line)
 	wait(lab, 4)
 	assert [SAME in lab.same(line) for line in lines[4:]] == [True, True, True, False]
+
+
+COMMENTS = {
+	"a header's": ("src/a.h", "// a comment", "// another comment, which is longer"),
+	"the source's": ("src/a.cc", "#include <string>", "#include <string> // of the library"),
+	"of two lines": ("src/a.cc", "return std", "/* one\n * two */\nreturn std"),
+}
+REWRITTEN = {
+	"the source's": ("src/a.cc", "// of the library", "// of C++"),
+	"of two lines": ("src/a.cc", "/* one\n * two */", "/*\n */"),
+}
+MOVED = {
+	"amid a line": ("src/a.h", "/* of S */", "/* S's */"),
+	"of three lines": ("src/a.cc", "/*\n */", "/*\n\n */"),
+	"one that says something": ("src/a.cc", "// of C++", "// falls"),
+	"a blank line": ("src/a.h", "#define A 1", "\n#define A 1"),
+}
+
+
+@pytest.mark.parametrize("flags", ["-g", "-g -O2 -Wall -Wextra", "-fsanitize=undefined"])
+def test_comments_do_not_count(flags: str, lab: Lab) -> None:
+	"""In a checkout, the texts of comments do not count, with debug information either. Their places do."""
+	lab.write("configure", "")
+	line = "gcc %s -Isrc -c src/a.cc -o a.o -MD -MF a.d" % flags
+	time.sleep(0.1)
+	lab.same(line)
+	edit(lab, *COMMENTS["a header's"])
+	assert "as it was" in lab.same(line)
+	for name in ("the source's", "of two lines"):
+		edit(lab, *COMMENTS[name])
+		assert "miss" in lab.same(line), "where there was no comment, there is one"
+		edit(lab, *REWRITTEN[name])
+		assert "as it was" in lab.same(line), name
+	for name, change in MOVED.items():
+		edit(lab, *change)
+		assert "miss" in lab.same(line), name
+
+
+def test_comments_that_are_read(lab: Lab) -> None:
+	"""Where a source is taken as it is, or printed, comments count."""
+	lab.write("configure", "")
+	lab.write("src/raw.c", '__asm__(".data\\n.incbin \\"src/a.h\\"\\n.text");\n')
+	lab.write("src/warns.c", '#include "a.h"\n')
+	lab.write("src/a.h", "static int f(void) { return 1; } // a comment\n")
+	for line in ("gcc -c src/raw.c -o raw.o", "gcc -Wall -c src/warns.c -o warns.o", "gcc -g3 -c src/warns.c -o 3.o"):
+		time.sleep(0.1)
+		lab.same(line)
+		edit(lab, "src/a.h", "a comment", "a comment, edited")
+		assert "miss" in lab.same(line), line

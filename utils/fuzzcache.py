@@ -18,6 +18,7 @@ import tempfile
 from typing import List, Optional
 
 from fuzzer.kinds import COMPILES, KINDS, find_kinds
+from fuzzer.texts import Texts
 from fuzzer.trial import Fuzzer, fuzz
 from hunt import Mistake, Parser, choose_seed, conclude, find_built, find_program, run, tell_progress
 
@@ -71,7 +72,8 @@ def main() -> int:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2
 	finally:
-		print(fuzzer.tell_hits())
+		if Texts.name in kinds:
+			print(fuzzer.tell_hits())
 		run([wafcc, "--shutdown"], env={**fuzzer.environ, **fuzzer.ours})
 	return conclude(wrong, "%d steps" % options.steps, root, options.keep)
 

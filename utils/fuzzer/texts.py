@@ -21,7 +21,8 @@ LINES = (
 	"inline int here() { return __LINE__; }",
 	"inline int there() { return __builtin_LINE(); }",
 	"inline const char *file() { return __FILE__; }",
-	"static int s{n}() { return {n}; }",
+	"static inline int s{n}() { return {n}; }",
+	"static int warned() { return {n}; }",
 	"static const int constant = {n};",
 	"inline int b(int x) {\n  if (x)\n    x = {n};\n    x++;\n  return x;\n}",
 	"inline int c(int x) {\n\tif (x)\n\t\tx = {n};\n\tx++;\n\treturn x;\n}",
@@ -31,8 +32,8 @@ LINES = (
 	'inline const char *raw() { return R"(\n// {n}\n\n)"; }',
 	'inline const char *raw() { return R"(\n// {n}\n)"; }',
 	'inline const char *text() { return "/* {n} */"; }',
-	"#if {n} > 1\nint conditional;\n#endif",
-	"#ifdef GIVEN\nint given;\n#endif",
+	"#if {n} > 1\nextern int conditional;\n#endif",
+	"#ifdef GIVEN\nextern int given;\n#endif",
 	"#ifdef NDEBUG\n#define CHECK(x)\n#else\n#define CHECK(x) check(__LINE__)\n#endif",
 	'#line {n} "line.h"',
 	'#pragma GCC diagnostic ignored "-Wunused-function"',
@@ -41,7 +42,7 @@ LINES = (
 	"#include <u.h>",
 	"/* a /* b */",
 	"// joined \\\n   line {n}",
-	"int counted() { return __COUNTER__; }",
+	"inline int counted() { return __COUNTER__; }",
 	'#define QUOTED "{n}"',
 )
 SOURCE = "#include <string>\n#include <vector>\n%sstd::string f(int x) { return std::to_string(x%s); }\n%s"
@@ -88,6 +89,7 @@ class Texts(Kind):
 	pause = 1.6
 
 	def prepare(self) -> None:
+		self.project.write_everywhere("configure", b"")  # it shows where a checkout is
 		self.lines = {name: ["#pragma once"] for name in HEADERS}
 		for name in HEADERS[:1]:
 			self.lines[name].append("#define USED 1")
@@ -103,16 +105,17 @@ class Texts(Kind):
 		return text.replace("{n}", str(self.rng.randint(1, 2)))
 
 	def change_header(self, project: Project) -> str:
-		"""Add, remove or replace one of the lines."""
+		"""Add, remove or replace one of the lines. Each is there once, since most would be errors the second time."""
 		name = self.rng.choice(HEADERS[:1] * 3 + HEADERS)
 		lines = self.lines[name]
-		at = self.rng.randint(0, len(lines))
-		if self.rng.random() < 0.5 and len(lines) > 2:
-			del lines[at : at + 1]
-		if self.rng.random() < 0.7:
-			lines.insert(at, self.number(self.rng.choice(LINES)))
-		self.write(name, "\n".join(lines) + "\n", is_everywhere=self.rng.random() < 0.7)
-		return "%s: %r" % (name, lines)
+		if self.rng.random() < 0.6 and len(lines) > 2:
+			del lines[self.rng.randrange(len(lines))]
+		new = self.rng.choice(LINES)
+		if self.rng.random() < 0.7 and not any(new in known for known in self.lines.values()):
+			lines.insert(self.rng.randint(0, len(lines)), new)
+		text = "\n".join(self.number(line) for line in lines) + "\n"
+		self.write(name, text, is_everywhere=self.rng.random() < 0.7)
+		return "%s: %r" % (name, text)
 
 	def change_source_of_texts(self, project: Project) -> str:
 		choice = self.rng.randrange(4)
@@ -163,7 +166,7 @@ class Texts(Kind):
 		return self.before
 
 	def draw(self) -> Special:
-		flags = [word for flag in self.rng.sample(FLAGS, self.rng.randint(0, 3)) for word in flag.split()]
+		flags = [word for flag in self.rng.sample(FLAGS, self.rng.randint(0, 2)) for word in flag.split()]
 		compiler = self.rng.choice(self.project.compilers)
 		words = (compiler, "-O0", "-Iinc", *flags, "-c", "src/t.cc", "-o", "{output}")
 		return Special(words, "t.o", {}, self.rng.choice(CHECKOUTS))

@@ -254,9 +254,7 @@ impl Ticket {
 
     /// The plain command is to be run. Returns the compile after headers that would have run in its place.
     fn take_attempt(&mut self) -> Option<Box<Begun>> {
-        if self.preprocessing.take().is_some() {
-            self.reasons.add(OTHER_TEXT.to_owned());
-        }
+        self.preprocessing = None;
         let begun = self.begun.take()?;
         for words in [AFTER_HEADERS, AFTER_SHARED_HEADERS] {
             self.reasons.replace(words, NOT_AFTER_HEADERS);
@@ -266,7 +264,15 @@ impl Ticket {
 
     /// The plain command is to be run, because the attempt has failed.
     pub fn note_failure(&mut self) {
+        self.note_other_text();
         self.failed = self.take_attempt();
+    }
+
+    /// If the preprocessor has run, it was no use.
+    pub(super) fn note_other_text(&mut self) {
+        if self.preprocessing.is_some() {
+            self.reasons.add(OTHER_TEXT.to_owned());
+        }
     }
 
     /// The plain command is to be run, for another reason.

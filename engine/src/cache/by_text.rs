@@ -87,7 +87,7 @@ impl Cache {
         self.compares_texts.store(are_compared, Ordering::Relaxed);
     }
 
-    fn are_texts_compared(&self) -> bool {
+    pub(super) fn are_texts_compared(&self) -> bool {
         self.compares_texts.load(Ordering::Relaxed)
     }
 
@@ -201,11 +201,18 @@ impl Cache {
         let text = self
             .of_text(entry, &left, question, &action)
             .ok_or(NotCompared::Unreadable)?;
-        let known = self.store.find(&family);
-        if !known
-            .iter()
-            .any(|known| self.read(known).is_some_and(|stored| stored.entry == text))
-        {
+        let mut is_known = false;
+        for known in self.store.find(&family) {
+            let Some(other) = self.read(&known).map(|stored| stored.entry) else {
+                continue;
+            };
+            is_known |= other == text;
+            // The newer result of the same text counts, as after `recache`.
+            if other != text && other.facts.first() == text.facts.first() {
+                self.store.remove_entry(&known);
+            }
+        }
+        if !is_known {
             let stored = self
                 .store
                 .put_entry_with(&family, &text.encode(), &text.blobs(), Vec::new());

@@ -219,6 +219,7 @@ impl Cache {
         }
         if ticket.preprocessing.is_some() {
             debug!("not by its text: {}", unkept.words);
+            ticket.note_other_text();
             ticket.forgo_attempt();
             return NotStored::Again(ticket);
         }
@@ -340,7 +341,11 @@ impl Cache {
         let folder = policy.folder || named.folder;
         let messages = [&ended.stdout[..], &ended.stderr].concat();
         let knowledge = Knowledge {
-            policy: Policy { folder, ..policy },
+            policy: Policy {
+                folder,
+                without_comments: self.are_texts_compared(),
+                ..policy
+            },
             outputs: is_compiler.then_some(&names[..]),
             modules: knows.modules.as_deref(),
             // A command that printed nothing does not depend on how diagnostics look.

@@ -83,6 +83,8 @@ pub enum Comments {
     /// All of their text, if no compiler looks at it, and otherwise the names of folders. A generator that writes the name of a
     /// folder into a file often writes the time as well.
     Texts,
+    /// The same, also where no comment names a folder.
+    AllTexts,
     /// All comments, all white space, and all directives as well. What is left says how probable it is that the
     /// preprocessor leaves the same of a source.
     Directives,
@@ -94,6 +96,7 @@ impl Comments {
             Comments::Nothing,
             Comments::Folders,
             Comments::Texts,
+            Comments::AllTexts,
             Comments::Directives,
         ];
         all.into_iter().find(|comments| *comments as u8 == number)
@@ -244,8 +247,9 @@ fn without_comments_on(text: &[u8], folders: &[Bytes], what: Comments) -> (Bytes
         return (text.to_vec(), 0);
     }
     let is_plain = |folder: &Bytes| folder.iter().all(|byte| is_of_word(*byte) || b"/.-+".contains(byte));
-    let names_any = folders.iter().any(|folder| memmem::find(text, folder).is_some());
-    let known = names_any && folders.iter().all(is_plain);
+    let names_any = || folders.iter().any(|folder| memmem::find(text, folder).is_some());
+    let are_plain = folders.iter().all(is_plain);
+    let known = what == Comments::AllTexts || names_any() && are_plain;
     let Some(parts) = known.then(|| parts(text)).flatten() else {
         return (text.to_vec(), 0);
     };
@@ -259,14 +263,14 @@ fn without_comments_on(text: &[u8], folders: &[Bytes], what: Comments) -> (Bytes
     for span in parts.comments.into_iter().filter(|span| is_last(span.end)) {
         let mut at = span.start;
         let comment = &text[span.clone()];
-        if what == Comments::Texts && means_nothing(comment) {
+        if what != Comments::Folders && means_nothing(comment) {
             kept.extend_from_slice(&text[start..at + 2]);
             kept.extend(COMMENT);
             kept.extend(comment.iter().filter(|byte| matches!(byte, b'\r' | b'\n')));
             (start, count) = (span.end, count + 1);
             continue;
         }
-        while at < span.end {
+        while are_plain && at < span.end {
             let here = &text[at..span.end];
             let found = longest.iter().find(|(_, folder)| here.starts_with(folder));
             let Some((number, folder)) = found else {
@@ -337,6 +341,28 @@ mod tests {
     fn names_of(text: &str) -> Option<String> {
         let unused = find_unused(text.as_bytes(), &bases())?;
         Some(String::from_utf8(unused.macros.join(&b' ')).unwrap())
+    }
+
+    #[test]
+    fn texts_of_comments_are_left_out_where_nothing_follows_on_their_lines() {
+        let kept = |text: &str| without_comments_on(text.as_bytes(), &bases(), Comments::AllTexts).0;
+        let same = |one: &str, other: &str| kept(one) == kept(other);
+        assert!(same("int a; // one\nint b;\n", "int a; // another one\nint b;\n"));
+        assert!(same("/* a\n * b */\nint c;\n", "/*\n*/\nint c;\n"));
+        assert!(same("int a; // falls in /w/one\n", "int a; // falls in /w/one\n"));
+        for (one, other) in [
+            ("int a; // one\n", "int a;\n"),
+            ("int a; // one\n", "int a; /* one */\n"),
+            ("int a; // one\n", "int a;  // one\n"),
+            ("int a; /* a */ int b;\n", "int a; /* ab */ int b;\n"),
+            ("/* a */\nint c;\n", "/* a\n */\nint c;\n"),
+            ("int a; // falls\n", "int a; // fails\n"),
+            ("int a; // a\n", "int a; // \u{e9}\n"),
+            ("int a; // a\nb;\n", "int a; // a \\\nb;\n"),
+            ("\"// a\"\n", "\"// b\"\n"),
+        ] {
+            assert!(!same(one, other), "{one} {other}");
+        }
     }
 
     #[test]

@@ -496,7 +496,7 @@ impl fmt::Display for Fact {
                 match unused.comments {
                     Comments::Nothing => {}
                     Comments::Folders => write!(f, ", leaving out folders in comments")?,
-                    Comments::Texts => write!(f, ", leaving out comments")?,
+                    Comments::Texts | Comments::AllTexts => write!(f, ", leaving out comments")?,
                     Comments::Directives => write!(f, ", leaving out comments and directives")?,
                 }
                 if unused.guard.is_some() {

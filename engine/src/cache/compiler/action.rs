@@ -149,6 +149,7 @@ impl Knowledge {
                 processor,
                 number: false,
                 prints: self.prints == Prints::OutputByName,
+                without_comments: false,
             },
         }
     }

@@ -11,7 +11,7 @@ use crate::observe::access::Bytes;
 
 /// Options that write positions of the source into the result, or with which files are read or written that the preprocessor
 /// knows nothing of. Those that write the source itself are known in `macros`.
-const REFUSED: [&str; 23] = [
+const REFUSED: [&str; 24] = [
     "-x",
     "-fsanitize",
     "--coverage",
@@ -34,6 +34,8 @@ const REFUSED: [&str; 23] = [
     "-frecord",
     "-fxray",
     "-Wsystem-headers",
+    // Any comment counts.
+    "-Wimplicit-fallthrough=1",
     "-Wa,",
 ];
 /// Options whose whole effect shows in what the preprocessor leaves.

@@ -45,6 +45,8 @@ pub struct Policy {
     pub number: bool,
     /// Its compiler opens the standard output by a name.
     pub prints: bool,
+    /// Texts of comments are left out of sources and headers of the build.
+    pub without_comments: bool,
 }
 
 /// For which accesses of a known compiler, or of another command, sizes and times count.
@@ -68,6 +70,7 @@ impl Default for Policy {
             processor: false,
             number: false,
             prints: false,
+            without_comments: false,
         }
     }
 }

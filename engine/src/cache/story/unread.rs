@@ -8,7 +8,7 @@
 //! named elsewhere, its own name reaches none. `words` and `definitions` of the facts know the texts, and
 //! `compiler/macros.rs` knows the options that make a compiler tell more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use memchr::memmem;
@@ -16,7 +16,7 @@ use memchr::memmem;
 use super::Analysis;
 use crate::bytes::digest::Digest;
 use crate::facts::comments::parts;
-use crate::facts::definitions::{as_name, find_unused, Unused};
+use crate::facts::definitions::{as_name, find_unused, Comments, Unused};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::pasting::{Joiners, Pasting};
 use crate::facts::path::{below, Path, Root};
@@ -59,12 +59,19 @@ pub(super) struct Unread {
     pub names_checkout: bool,
 }
 
-/// A header, the paths by which it was read, and what it says of the checkout.
-type Telling<'r> = (&'r Digest, &'r [Path], Unused);
+/// A source or header of which something is left out.
+struct Reduced<'r> {
+    digest: &'r Digest,
+    /// The paths by which it was read.
+    paths: &'r [Path],
+    unused: Unused,
+    /// What is left does not name the checkout.
+    names_nothing: bool,
+}
 
 impl Analysis<'_, '_, '_> {
-    /// Replaces the facts about headers that say of the checkout what nothing uses, if `may_leave_out`, and looks at what the
-    /// key has left out.
+    /// Replaces the facts about headers that say of the checkout what nothing uses, and those about headers with comments if
+    /// these are left out, if `may_leave_out`. Looks at what the key has left out.
     pub(super) fn leave_out_unread(&mut self, facts: &mut [Fact], read: &Read, may_leave_out: bool) -> Unread {
         let macros = self.knowledge.macros;
         let mut unread = Unread {
@@ -72,16 +79,19 @@ impl Analysis<'_, '_, '_> {
             names_checkout: self.view.place.leaves_amid() && facts.iter().any(is_found_amid),
         };
         let headers = match may_leave_out {
-            true => self.telling_headers(read),
+            true => self.reducible_headers(read),
             false => Vec::new(),
         };
         if headers.is_empty() && macros.is_empty() {
             return unread;
         }
+        let names_any = |unused: &Unused| !unused.macros.is_empty() || unused.guard.is_some();
+        let words_count = !macros.is_empty() || headers.iter().any(|header| names_any(&header.unused));
         let Some(vocabularies) = self.vocabularies(read) else {
             unread.names_checkout |= !macros.is_empty();
             return unread;
         };
+        let vocabularies = if words_count { vocabularies } else { Vec::new() };
         let all = AllWords::of(vocabularies.iter().map(|(_, vocabulary)| &**vocabulary).collect());
         let has = |word: &[u8]| all.has_in_code(word);
         let pastings: Vec<&Pasting> = vocabularies.iter().map(|(_, vocabulary)| &vocabulary.pasting).collect();
@@ -93,28 +103,39 @@ impl Analysis<'_, '_, '_> {
         let is_told = |name: &Bytes| is_in(name, self.knowledge.messages);
         unread.names_checkout |= macros.iter().any(|name| is_told(name) || is_used(name, None));
         let mut free = Vec::new();
-        for (digest, paths, unused) in headers {
+        for header in headers {
+            let Reduced { digest, unused, .. } = &header;
             let mut guards = unused.guard.iter();
             let is_free = !unused.macros.iter().any(|name| is_used(name, Some(digest)))
                 && !guards.any(|guard| can_end(&guard.after, has) || self.is_in_others(&guard.after, read, digest));
-            free.extend(is_free.then_some((paths, unused)));
+            free.extend(is_free.then_some(header));
         }
-        let reduced: Vec<_> = free
-            .iter()
-            .map(|(paths, unused)| self.view.digest_except(&paths[0], unused))
-            .collect();
-        for ((paths, unused), digest) in free.iter().zip(&reduced) {
+        let mut counts: HashMap<Digest, usize> = HashMap::new();
+        let mut reduced = Vec::new();
+        for header in &free {
+            let digest = self.digest_by_each_path(header.paths, &header.unused);
+            digest
+                .into_iter()
+                .for_each(|digest| *counts.entry(digest).or_default() += 1);
+            reduced.push(digest);
+        }
+        let mut replaced = HashMap::new();
+        for (header, digest) in free.iter().zip(reduced) {
             // In another checkout, these may be the same, and a compiler reads such files once.
-            let is_single = reduced.iter().filter(|other| *other == digest).count() == 1;
-            if is_single && self.replace(facts, paths, unused) {
-                unread.headers.extend(paths.iter().cloned());
+            let Some(digest) = digest.filter(|digest| counts[digest] == 1) else {
+                continue;
+            };
+            replaced.extend(header.paths.iter().map(|path| (path, (&header.unused, digest))));
+            if header.names_nothing {
+                unread.headers.extend(header.paths.iter().cloned());
             }
         }
+        replace(facts, &replaced);
         unread
     }
 
-    /// The headers that name the checkout where it may be left out.
-    fn telling_headers<'r>(&mut self, read: &'r Read) -> Vec<Telling<'r>> {
+    /// The headers that name the checkout where it may be left out, and those with comments if these are left out.
+    fn reducible_headers<'r>(&mut self, read: &'r Read) -> Vec<Reduced<'r>> {
         let folders: Arc<[Bytes]> = self.view.place.known_folders().into();
         if folders.is_empty() || self.knowledge.words.is_none() || !self.all_compile {
             return Vec::new();
@@ -123,11 +144,27 @@ impl Analysis<'_, '_, '_> {
         let mut headers = Vec::new();
         for (digest, paths) in read.iter().filter(|(_, paths)| is_near(paths, &folders)) {
             let (view, path) = (&mut *self.view, &paths[0]);
-            if view.names_any(path, Form::AsItIs, &folders) || view.names_any(path, Form::AsMacro, &in_names) {
-                let unused = self.unused_of(*digest, paths, &folders);
-                let unused = unused.filter(|unused| !self.is_told(paths, unused));
-                headers.extend(unused.map(|unused| (digest, &paths[..], unused)));
-            }
+            let tells = view.names_any(path, Form::AsItIs, &folders) || view.names_any(path, Form::AsMacro, &in_names);
+            let unused = if tells {
+                self.unused_of(*digest, paths, &folders)
+            } else {
+                None
+            };
+            let names_nothing = unused.is_some();
+            let unused = match self.knowledge.policy.without_comments && self.is_single(paths) {
+                true => Some(Unused {
+                    comments: Comments::AllTexts,
+                    ..unused.unwrap_or_default()
+                }),
+                false => unused,
+            };
+            let unused = unused.filter(|unused| !self.is_told(paths, unused));
+            headers.extend(unused.map(|unused| Reduced {
+                digest,
+                paths,
+                unused,
+                names_nothing,
+            }));
         }
         headers
     }
@@ -165,15 +202,19 @@ impl Analysis<'_, '_, '_> {
             || others.any(|(_, paths)| self.view.content(&paths[0]).map_or(true, |text| holds(&text)))
     }
 
-    /// What a file says of these folders, if nothing else there names one.
-    fn unused_of(&mut self, digest: Digest, paths: &[Path], folders: &[Bytes]) -> Option<Unused> {
-        // Files of the same content may differ in another checkout.
+    /// Whether these are names of one file. Files of the same content may differ in another checkout.
+    fn is_single(&mut self, paths: &[Path]) -> bool {
         let identity = |path: &Path| self.view.status(path).map(|status| (status.device, status.inode)).ok();
         let mut identities: Vec<_> = paths.iter().map(identity).collect();
         identities.dedup();
-        let [Some(_)] = identities[..] else {
+        matches!(identities[..], [Some(_)])
+    }
+
+    /// What a file says of these folders, if nothing else there names one.
+    fn unused_of(&mut self, digest: Digest, paths: &[Path], folders: &[Bytes]) -> Option<Unused> {
+        if !self.is_single(paths) {
             return None;
-        };
+        }
         let text = self.view.content(&paths[0])?;
         (Digest::of(&text) == digest).then(|| find_unused(&text, folders))?
     }
@@ -189,24 +230,24 @@ impl Analysis<'_, '_, '_> {
         all.iter().all(|(_, vocabulary)| !vocabulary.takes_raw).then_some(all)
     }
 
-    fn replace(&mut self, facts: &mut [Fact], paths: &[Path], unused: &Unused) -> bool {
-        let mut digests = paths.iter().map(|path| self.view.digest_except(path, unused));
-        let Some(Ok(digest)) = digests.next() else {
-            return false;
-        };
-        if !digests.all(|other| other == Ok(digest)) {
-            return false;
+    /// The digest of what is left of a file, if it is the same by each of its paths.
+    fn digest_by_each_path(&mut self, paths: &[Path], unused: &Unused) -> Option<Digest> {
+        let mut digests = paths.iter().map(|path| self.view.digest_except(path, unused).ok());
+        let digest = digests.next()??;
+        digests.all(|other| other == Some(digest)).then_some(digest)
+    }
+}
+
+fn replace(facts: &mut [Fact], by: &HashMap<&Path, (&Unused, Digest)>) {
+    for fact in facts {
+        let Fact::File { path, .. } = fact else { continue };
+        if let Some((unused, digest)) = by.get(&*path) {
+            *fact = Fact::Except {
+                path: path.clone(),
+                unused: (*unused).clone(),
+                digest: *digest,
+            };
         }
-        for fact in facts {
-            match fact {
-                Fact::File { path, .. } if paths.contains(path) => {
-                    let (path, unused) = (path.clone(), unused.clone());
-                    *fact = Fact::Except { path, unused, digest };
-                }
-                _ => {}
-            }
-        }
-        true
     }
 }
 
