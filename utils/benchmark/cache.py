@@ -13,7 +13,7 @@ from .hosts import Host
 from .mistake import Failed
 from .service import Engine, find_engine
 
-PROOF = 300  # seconds for the results after shared headers to be proved
+PROOF = 300  # seconds for what an engine does in idle times
 
 
 class CompilerCache:
@@ -231,6 +231,23 @@ class Sharing(Learning):
 		raise Failed("its shared headers were not proved in %d s: %s" % (PROOF, told))
 
 
+class Comparing(Wafcc):
+	"""Ours, which compares what the preprocessor leaves."""
+
+	abilities = COMPILING
+	settings = {"WAFCC_COMPARETEXTS": "yes"}
+
+	def rest(self) -> None:
+		"""Wait until the texts of all compiles are known that are worth it."""
+		deadline = time.monotonic() + PROOF
+		while time.monotonic() < deadline:
+			told = self.counts()["texts"]
+			if not told["waiting"]:
+				return
+			time.sleep(0.5)
+		raise Failed("its texts were not kept in %d s: %s" % (PROOF, told))
+
+
 class EngineCache(Wafcc):
 	"""Our engine's cache without the wrapper: the build system asks it."""
 
@@ -262,4 +279,5 @@ CACHES = {
 	**{cache.program: cache for cache in (Ccache, Sccache, Wafcc)},
 	"wafcc-preambles": Learning,
 	"wafcc-shared": Sharing,
+	"wafcc-texts": Comparing,
 }

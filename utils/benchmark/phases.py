@@ -14,6 +14,7 @@ from typing import Callable, Sequence
 
 from .editing import Edits
 from .foreground import Foreground
+from .headers import EDITS, Header
 from .hit import PARTS
 from .large import Sizes, check_done
 from .mistake import Failed
@@ -176,6 +177,28 @@ def build_with_precompiled_header(run: Run) -> None:
 			expect_same(*checkouts.find_different())
 	finally:
 		checkouts.close()
+
+
+def build_after_edits_of_a_header(run: Run) -> None:
+	"""Edit a header that most sources include again and again, and build after each edit."""
+	header = Header(run.project)
+	take_new_folder(run)
+	run.aside("fill", run.lane.contender.builder.command(run))
+	check_all_objects(run)
+	try:
+		for part in EDITS:
+			header.add(part)
+			rest(run)
+			before = run.cache.hits() if run.cache else None
+			build(run)
+			values = run.results[-1][1]
+			run.results[-1] = (part, values)
+			if before is not None:
+				values["hits"] = 100 * min(run.cache.hits() - before, header.users) / header.users
+			check_all_objects(run)
+			check_same_objects(run)
+	finally:
+		header.restore()
 
 
 def build_edits(run: Run) -> None:

@@ -114,6 +114,17 @@ SCENARIOS = {
 			needs=builder.REBUILD,
 		),
 		Scenario(
+			"header",
+			"a header that most sources include has changed, but not what is made of them",
+			(do.build_after_edits_of_a_header,),
+			needs=builder.REBUILD,
+			measures=WARM,
+			note=(
+				"what is added amid the header, one after the other. Caches have seen one build before, and had the "
+				"time to learn from it. All objects are equal"
+			),
+		),
+		Scenario(
 			"unity",
 			"everything into a new folder, and after two edits of one source, with files compiled together",
 			(do.build_together,),

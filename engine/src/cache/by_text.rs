@@ -15,7 +15,8 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use log::debug;
 
@@ -55,6 +56,22 @@ pub(super) struct Preprocessing {
     pub knows: Known,
     family: Digest,
     folder: OwnFolder,
+}
+
+/// An entry of a text is to be made. It is counted as waiting as long as this exists.
+pub(super) struct Waiting(Arc<AtomicU64>);
+
+impl Waiting {
+    fn begin(count: &Arc<AtomicU64>) -> Waiting {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a run of the preprocessor has left.
@@ -171,7 +188,9 @@ impl Cache {
         Some(Box::new(Due {
             question: question.repeated(),
             key: action.key,
-            purpose: Purpose::Text,
+            purpose: Purpose::Text {
+                _waiting: Waiting::begin(&self.texts_waiting),
+            },
         }))
     }
 

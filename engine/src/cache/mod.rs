@@ -87,6 +87,8 @@ pub struct Cache {
     alike: Mutex<Alike>,
     /// Whether what the preprocessor leaves is compared.
     compares_texts: AtomicBool,
+    /// How many texts are to be kept when there is time.
+    texts_waiting: Arc<AtomicU64>,
     /// Whether outputs are restored as links into the store.
     links: AtomicBool,
     /// The stores that machines share.
@@ -124,6 +126,7 @@ impl Cache {
             writing: Mutex::default(),
             audit: Audit::default(),
             compares_texts: AtomicBool::new(false),
+            texts_waiting: Arc::default(),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
             open_tiers,

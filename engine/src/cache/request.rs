@@ -149,6 +149,7 @@ impl Cache {
                 hits: count("text hits"),
                 saved: count("text saved"),
                 kept: count("texts kept"),
+                waiting: self.texts_waiting.load(std::sync::atomic::Ordering::Relaxed),
                 spent: count("text spent"),
             },
             preambles: Preambles {

@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::answer::Question;
+use super::by_text::Waiting;
 use super::compiler::action::Knowledge as Known;
 use super::compiler::elsewhere::{redirect, Names};
 use super::compiler::outputs::Role;
@@ -55,7 +56,7 @@ pub(super) enum Purpose {
     /// It began after headers that are shared: this entry is proved.
     Proof(Proof),
     /// Its entry is to be found by what the preprocessor leaves, too.
-    Text,
+    Text { _waiting: Waiting },
 }
 
 /// A command line that is run.
@@ -83,7 +84,7 @@ impl Due {
     pub fn size(&self) -> usize {
         let question = &self.question;
         let purpose = match &self.purpose {
-            Purpose::Audit(_) | Purpose::Shared(_) | Purpose::Proof(_) | Purpose::Text => 0,
+            Purpose::Audit(_) | Purpose::Shared(_) | Purpose::Proof(_) | Purpose::Text { .. } => 0,
             Purpose::Preamble(basis) => basis.size(),
         };
         question.argv.bytes().len() + question.environment.bytes().len() + question.folder.len() + purpose
@@ -95,7 +96,7 @@ impl Due {
 
     /// A command that it runs is observed.
     pub fn is_observed(&self) -> bool {
-        matches!(self.purpose, Purpose::Shared(_) | Purpose::Text)
+        matches!(self.purpose, Purpose::Shared(_) | Purpose::Text { .. })
     }
 
     /// It helps the build that runs now.
@@ -197,7 +198,7 @@ impl Cache {
                 self.remove_rerun_folder();
                 done
             }
-            Purpose::Text => {
+            Purpose::Text { .. } => {
                 let done = self.keep_text(due, &mut count);
                 self.tally.add("text spent", spent);
                 return done;
@@ -212,7 +213,7 @@ impl Cache {
         match &due.purpose {
             Purpose::Audit(_) => self.count(&Counter::Unaudited(why)),
             Purpose::Proof(proof) => self.leave_unproved(proof, why),
-            Purpose::Preamble(_) | Purpose::Shared(_) | Purpose::Text => {}
+            Purpose::Preamble(_) | Purpose::Shared(_) | Purpose::Text { .. } => {}
         }
     }
 }

@@ -118,8 +118,9 @@ pub struct Texts {
     pub hits: u64,
     /// The processor time that this saved, in microseconds.
     pub saved: u64,
-    /// Compiles whose texts were kept.
+    /// Compiles whose texts were kept, and those whose texts will be when the engine is idle.
     pub kept: u64,
+    pub waiting: u64,
     /// The processor time of preprocessors in idle times, in microseconds.
     pub spent: u64,
 }
@@ -130,6 +131,9 @@ impl Texts {
         let saved = format!("{:>8.1} s", self.saved as f64 / 1e6);
         table.line("      Saved about:", &saved);
         table.count("      Texts kept:", self.kept);
+        if self.waiting > 0 {
+            table.count("      Still to do:", self.waiting);
+        }
         let spent = format!("{:>8.1} s", self.spent as f64 / 1e6);
         table.line("      Spent on them:", &spent);
     }
