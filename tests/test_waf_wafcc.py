@@ -669,6 +669,7 @@ def test_the_playground_works(waf: Any, tmp_path: pathlib.Path, engine: str) -> 
 HEADERS = "#include <iostream>\n#include <map>\n#include <string>\n"
 
 
+@pytest.mark.timeout(300)  # what is done in idle times takes long on a busy machine
 def test_the_line_tells_of_compiles_that_began_after_their_headers(waf: Any, project: Any, engine: str) -> None:
 	"""From the third compile of an edited source on, with `preambles`, the last line but one says what that saved."""
 	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
@@ -685,7 +686,7 @@ def test_the_line_tells_of_compiles_that_began_after_their_headers(waf: Any, pro
 		return str(done.stdout + done.stderr)
 
 	assert "began after" not in edit(1)
-	deadline = time.monotonic() + 60
+	deadline = time.monotonic() + 240
 	while True:
 		told = subprocess.run([wafcc, "--show-stats", "--json"], stdout=subprocess.PIPE, check=True).stdout
 		preambles = json.loads(told)["preambles"]
