@@ -11,6 +11,7 @@ pub const COMPILER: Policy = Policy {
     processor: false,
     number: false,
     prints: false,
+    without_comments: false,
 };
 
 /// Waits until the clock's tick is over in which the last change was made. Newer kernels also stamp files with the fine
