@@ -168,6 +168,18 @@ def test_headers_that_come_and_go(lab: Lab) -> None:
 	lab.same(line)
 
 
+def test_a_header_that_is_taken_as_it_is(lab: Lab) -> None:
+	"""The preprocessor's text does not stand for a header that the assembler reads, too."""
+	asm = '__asm__(".data\\n.inc" "bin \\"src/a.h\\"\\n.text");\n'
+	lab.write("src/raw.cc", SOURCE + asm)
+	line = LINE.replace("src/a.cc", "src/raw.cc")
+	time.sleep(0.1)
+	lab.same(line)
+	time.sleep(2)
+	edit(lab, "src/a.h", "a comment", "a note")
+	assert SAME not in lab.same(line)
+
+
 def test_a_header_before_another(lab: Lab) -> None:
 	"""A header that is found first is read, whether its text is the same or not."""
 	line = "gcc -O0 -Ifirst -Isrc -c src/b.cc -o b.o"
@@ -337,7 +349,13 @@ def test_comments_that_are_read(lab: Lab) -> None:
 	lab.write("src/raw.c", '__asm__(".data\\n.incbin \\"src/a.h\\"\\n.text");\n')
 	lab.write("src/warns.c", '#include "a.h"\n')
 	lab.write("src/a.h", "static int f(void) { return 1; } // a comment\n")
-	for line in ("gcc -c src/raw.c -o raw.o", "gcc -Wall -c src/warns.c -o warns.o", "gcc -g3 -c src/warns.c -o 3.o"):
+	lab.write("src/parts.c", '#include "a.h"\n__asm__(".data\\n.inc" "bin \\"src/a.h\\"\\n.text");\n')
+	for line in (
+		"gcc -c src/raw.c -o raw.o",
+		"gcc -c src/parts.c -o parts.o",
+		"gcc -Wall -c src/warns.c -o warns.o",
+		"gcc -g3 -c src/warns.c -o 3.o",
+	):
 		time.sleep(0.1)
 		lab.same(line)
 		edit(lab, "src/a.h", "a comment", "a comment, edited")

@@ -9,19 +9,20 @@ use std::collections::HashSet;
 use memchr::memmem;
 
 use super::comments::parts;
-use super::words::joined;
+use super::words::{joined, may_take_raw};
 use crate::bytes::digest::Digest;
 use crate::observe::access::Bytes;
 
 /// To be increased when the form changes in which texts are compared.
 const VERSION: &[u8] = b"preprocessed 1";
-/// What tells a position although the preprocessor has run, and what stands for a precompiled header.
-const REFUSED: [&[u8]; 5] = [
+/// What tells a position although the preprocessor has run, and what stands for a precompiled header or another file.
+const REFUSED: [&[u8]; 6] = [
     b"__builtin_LINE",
     b"__builtin_FILE",
     b"__builtin_COLUMN",
     b"__builtin_source_location",
     b"GCC pch_preprocess",
+    b"#embed",
 ];
 /// Strings in which ends of lines count.
 const RAW: &[u8] = b"R\"";
@@ -84,7 +85,7 @@ impl<'t> Marker<'t> {
 impl Preprocessed {
     /// None if the text does not say all that counts.
     pub fn read(text: &[u8]) -> Option<Preprocessed> {
-        if REFUSED.iter().any(|word| memmem::find(text, word).is_some()) {
+        if may_take_raw(text) || REFUSED.iter().any(|word| memmem::find(text, word).is_some()) {
             return None;
         }
         let mut origin = Origin {
@@ -227,6 +228,7 @@ mod tests {
         for text in [
             "int a = __builtin_LINE();\n",
             "#pragma GCC pch_preprocess \"a.gch\"\n",
+            "asm(\".inc\" \"bin \\\"a.h\\\"\");\n",
             "# 1 \"a\\\"b.c\"\n",
         ] {
             assert_eq!(digest(text), None, "{text}");

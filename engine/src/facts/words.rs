@@ -23,6 +23,15 @@ const PREDEFINED_HEADS: [&[u8]; 5] = [b"__", b"_Float", b"_Decimal", b"_Bool", b
 /// What has an assembler or a compiler take a file as it is, directives included.
 const RAW: [&[u8]; 2] = [b"incbin", b"embed"];
 
+/// Whether an assembler may be told to take another file as it is. A string may be written in several parts.
+pub fn may_take_raw(text: &[u8]) -> bool {
+    let is_between = |byte: &u8| matches!(byte, b'"' | b'\\') || byte.is_ascii_whitespace();
+    let glued: Bytes = text.iter().copied().filter(|byte| !is_between(byte)).collect();
+    [&b".incbin"[..], b".include"]
+        .iter()
+        .any(|asked| memmem::find(&glued, asked).is_some())
+}
+
 /// The words of a text, by their hashes. Two words may have one hash; then one more word is taken to be there.
 #[derive(Debug, Default)]
 pub struct Vocabulary {
@@ -57,7 +66,7 @@ impl Vocabulary {
             code,
             strings,
             pasting,
-            takes_raw: is_made_by_tools(text) || memmem::find(text, b".include").is_some(),
+            takes_raw: is_made_by_tools(text) || may_take_raw(text),
         };
         vocabulary.takes_raw |= RAW.iter().any(|word| vocabulary.has(word));
         vocabulary
@@ -219,6 +228,8 @@ mod tests {
             "asm(\".incbin \\\"f\\\"\");",
             "#embed \"f\"",
             "asm(\".include \\\"f\\\"\");",
+            "asm(\".inc\"\n\t\"bin f\");",
+            "asm(\".inc\\\nbin f\");",
         ] {
             assert!(Vocabulary::of(text.as_bytes()).takes_raw, "{text}");
         }
