@@ -53,32 +53,44 @@ impl Origin {
     }
 }
 
-/// A line of the preprocessor: `# 1 "file" 1 3`.
-struct Marker<'t> {
-    file: &'t [u8],
-    origin: Origin,
+/// A line that tells where the next one comes from: `# 1 "file" 1 3`.
+pub struct Marker<'t> {
+    pub file: &'t [u8],
+    /// The file begins here, and is included.
+    pub begins: bool,
+    /// A file that was included has ended.
+    ends: bool,
+    is_of_system: bool,
+    is_of_c: bool,
 }
 
 impl<'t> Marker<'t> {
-    fn of(line: &'t [u8], before: Origin) -> Option<Marker<'t>> {
+    pub fn of(line: &'t [u8]) -> Option<Marker<'t>> {
         let rest = line.strip_prefix(b"# ")?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let rest = rest[digits..].strip_prefix(b" \"").filter(|_| digits > 0)?;
         let end = memchr::memrchr(b'"', rest)?;
         let has = |flag: &[u8]| rest[end + 1..].split(|byte| *byte == b' ').any(|word| word == flag);
-        let depth = match (has(b"1"), has(b"2")) {
+        Some(Marker {
+            file: &rest[..end],
+            begins: has(b"1"),
+            ends: has(b"2"),
+            is_of_system: has(b"3"),
+            is_of_c: has(b"4"),
+        })
+    }
+
+    fn origin(&self, before: Origin) -> Origin {
+        let depth = match (self.begins, self.ends) {
             (true, _) => before.depth + 1,
             (_, true) => before.depth.saturating_sub(1),
             _ => before.depth,
         };
-        Some(Marker {
-            file: &rest[..end],
-            origin: Origin {
-                depth,
-                is_of_system: has(b"3"),
-                is_of_c: has(b"4"),
-            },
-        })
+        Origin {
+            depth,
+            is_of_system: self.is_of_system,
+            is_of_c: self.is_of_c,
+        }
     }
 }
 
@@ -100,8 +112,8 @@ impl Preprocessed {
         let (mut near, mut all) = (Vec::new(), HashSet::new());
         let mut marked = None;
         for line in text.split(|byte| *byte == b'\n') {
-            if let Some(marker) = Marker::of(line, origin) {
-                origin = marker.origin;
+            if let Some(marker) = Marker::of(line) {
+                origin = marker.origin(origin);
                 if marker.file.contains(&b'\\') {
                     return None;
                 }

@@ -1,5 +1,5 @@
-//! The command line around a comparison of preprocessed texts: whether the text decides what a compile makes, the command line
-//! that has it written, and what is left of the compile's own one without what shows in the text.
+//! Command lines for comparing preprocessed texts. This file knows for which command lines the text decides the result, how the
+//! preprocessor is called, and which options show in the text.
 
 use super::action::Knowledge;
 use super::line::Line;

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 use memchr::memmem;
 
+use crate::facts::preprocessed::Marker;
+
 /// A line that stands between the first and the second reading of a preamble's text.
 pub const AGAIN: &[u8] = b"#pragma wafcc reads the headers again\n";
 /// Pragmas that have an effect on their own file only.
@@ -77,25 +79,14 @@ enum Part<'a> {
 
 fn parts(text: &[u8]) -> impl Iterator<Item = Part<'_>> {
     text.split(|byte| *byte == b'\n').flat_map(|line| {
-        let (file, rest) = match marker(line) {
-            Some(file) => (file, &b""[..]),
+        let (file, rest) = match Marker::of(line) {
+            Some(marker) => (marker.begins.then_some(marker.file), &b""[..]),
             None if Change::of(line).is_some() => (None, &b""[..]),
             None => (None, line),
         };
         let words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         file.into_iter().map(Part::File).chain(words.map(Part::Word))
     })
-}
-
-/// If a line tells where the next one comes from (`# 1 "file" 1`): the file, if it begins there.
-fn marker(line: &[u8]) -> Option<Option<&[u8]>> {
-    let rest = line
-        .strip_prefix(b"# ")
-        .filter(|rest| rest.first().is_some_and(u8::is_ascii_digit))?;
-    let begin = rest.iter().position(|byte| *byte == b'"')?;
-    let end = rest.iter().rposition(|byte| *byte == b'"')?;
-    let begins = rest[end + 1..].split(|byte| *byte == b' ').any(|flag| flag == b"1");
-    Some(begins.then(|| &rest[begin + 1..end.max(begin + 1)]))
 }
 
 /// Why a preprocessed text is not the beginning of another one.
@@ -119,7 +110,7 @@ pub fn is_beginning(part: &[u8], whole: &[u8]) -> Result<(), Apart> {
     Ok(())
 }
 
-/// What a line of a preprocessed text does to a macro, where the preprocessor tells that.
+/// A line by which the preprocessor tells that a macro changes.
 enum Change<'a> {
     /// With the whole line.
     Define(&'a [u8], &'a [u8]),
@@ -181,14 +172,14 @@ impl<'a> Macros<'a> {
     }
 }
 
-/// What the preprocessor tells of the first and of the second reading of a text, between which there is [`AGAIN`].
+/// Splits what the preprocessor has printed at [`AGAIN`]: into the first and the second reading of the same text.
 pub fn readings(told: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memmem::find(told, AGAIN)?;
     Some((&told[..at], &told[at + AGAIN.len()..]))
 }
 
-/// Whether a text has no effect that is read a second time, neither by its words nor by its macros. Given is what the
-/// preprocessor tells of the first and of the second reading.
+/// Whether the second reading of a text has no effect: it leaves no words, and changes no macro. Both arguments are printed by
+/// the preprocessor.
 pub fn is_without_effect(first: &[u8], second: &[u8]) -> bool {
     let mut macros = Macros::default();
     macros.read(first);
