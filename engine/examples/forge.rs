@@ -140,7 +140,12 @@ impl Forged {
 
     fn push(&mut self, path: &str, number: Option<usize>, content: Content) {
         let path = named(path);
-        self.entry.outputs.push(Output { path, number, content });
+        self.entry.outputs.push(Output {
+            path,
+            number,
+            content,
+            dated: None,
+        });
     }
 
     fn describe(mut self) -> Value {

@@ -239,6 +239,7 @@ fn describe(access: Access) -> Value {
         What::Link { path } => json!({"kind": "link", "path": text(&path)}),
         What::Resolve { path } => json!({"kind": "resolve", "path": text(&path)}),
         What::List { path } => json!({"kind": "list", "path": text(&path)}),
+        What::Listed { folder, names } => json!({"kind": "listed", "folder": folder, "names": names}),
         What::Ask { name } => json!({"kind": "ask", "name": text(&name)}),
         What::Locate => json!({"kind": "locate"}),
         What::Anchor => json!({"kind": "anchor"}),

@@ -879,6 +879,10 @@ HIDDEN int wafpark_is_observed(void) {
 	return wafpark_watch == WAFPARK_WATCH_ON;
 }
 
+HIDDEN int32_t wafpark_ahead(void) {
+	return wafpark_watch == WAFPARK_WATCH_ON && arena_log ? __atomic_load_n(&arena_log->ahead, __ATOMIC_RELAXED) : 0;
+}
+
 /* ---- parked programs */
 
 HIDDEN void wafpark_take_arena(int file, uint32_t regions, const char *path) {

@@ -20,7 +20,7 @@
 struct wafpark_log {
 	uint64_t cursor;
 	int32_t witness; /* the descriptor under which the engine has the second witness open (`engine/src/witness/`), or -1 */
-	int32_t unused;
+	int32_t ahead; /* seconds by which calendars are ahead, if the command only shows whether it tells the time; else 0 */
 };
 
 struct wafpark_record {
@@ -58,6 +58,7 @@ enum wafpark_kind {
 	WAFPARK_BLIND, /* detail: enum wafpark_blindness */
 	WAFPARK_MEASURE = 40, /* how long it runs, how busy the machine is */
 	WAFPARK_NUMBER, /* of a process */
+	WAFPARK_LISTED = 50, /* a folder was read to its end: its identity and the digest of the names, as hexadecimal numbers with a blank between them */
 	/* the second witness has further kinds: `engine/src/observe/trace/record.rs` */
 };
 
@@ -89,6 +90,8 @@ extern enum wafpark_watch wafpark_watch;
 /* Reads in the environment whether this process is observed. */
 void wafpark_start_watch(void);
 int wafpark_is_observed(void);
+/* By how many seconds the calendar of this process is ahead. */
+int32_t wafpark_ahead(void);
 /* Maps the arena in a program that parks. Nothing is recorded until a child is a command. */
 void wafpark_take_arena(int file, uint32_t regions, const char *path);
 struct wafpark_child;

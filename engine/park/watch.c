@@ -23,7 +23,7 @@
 	each(open) each(open64) each(openat) each(openat64) each(creat) each(creat64) each(__open_2) each(__open64_2)            \
 	each(__openat_2) each(__openat64_2) each(fopen) each(fopen64) each(freopen) each(freopen64) each(faccessat)              \
 	each(eaccess) each(euidaccess) each(realpath) each(__realpath_chk) each(canonicalize_file_name) each(opendir)            \
-	each(fdopendir) each(scandir) each(scandir64) each(scandirat) each(scandirat64) each(getdents64) each(getdirentries)     \
+	each(fdopendir) each(readdir) each(readdir64) each(closedir) each(rewinddir) each(seekdir) each(scandir) each(scandir64) each(scandirat) each(scandirat64) each(getdents64) each(getdirentries)     \
 	each(getdirentries64) each(fileno) each(dirfd) each(__open) each(__open64) each(_IO_fopen) each(statvfs)                 \
 	each(statvfs64) each(fstatvfs) each(fstatvfs64) each(pathconf) each(lchmod) each(lutimes) each(futimesat) each(futimes)  \
 	each(tmpfile) each(tmpfile64) each(tempnam) each(tmpnam) each(tmpnam_r) each(mktemp) each(setmntent) each(catopen)       \
@@ -86,9 +86,10 @@ static uint32_t flags_to_note(int folder, const char *path, int flags) {
 	return (uint32_t)(is_new ? flags | O_EXCL : flags);
 }
 
-/* The identity of an open file. 0 if the file is only written to: then it is the command's own output. */
+/* The identity of an open file. 0 if the file is only written to, or has no name: then it is the command's own. */
 static uint64_t identity_of(int file, uint32_t flags) {
-	return wafpark_watch && file >= 0 && (flags & O_ACCMODE) != O_WRONLY ? wafpark_identity_of_file(file) : 0;
+	const int is_own = (flags & O_ACCMODE) == O_WRONLY || (flags & O_TMPFILE) == O_TMPFILE;
+	return wafpark_watch && file >= 0 && !is_own ? wafpark_identity_of_file(file) : 0;
 }
 
 static void note_open(int file, uint32_t flags, int folder, const char *path) {
@@ -440,13 +441,75 @@ EXPORT char *canonicalize_file_name(const char *path) {
 
 /* ---- listing */
 
+static uint64_t identity_of_folder(DIR *folder) {
+	int (*file_of)(DIR *) = (int (*)(DIR *))(uintptr_t)find_real(number_of_dirfd);
+	return file_of ? wafpark_identity_of_file(file_of(folder)) : 0;
+}
+
+/* The folders that are being read, and the digests of the names so far. */
+static struct reading {
+	DIR *folder;
+	uint64_t names;
+} readings[32];
+enum { READINGS = sizeof readings / sizeof *readings };
+#define NO_NAMES 0xcbf29ce484222325u /* FNV-1a */
+
+/* A folder for which there is no place is one that was not read to its end. */
+static void begin_reading(DIR *folder) {
+	for (int i = 0; folder && i < READINGS; i++) {
+		DIR *none = NULL;
+		if (__atomic_compare_exchange_n(&readings[i].folder, &none, folder, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+			readings[i].names = NO_NAMES;
+			return;
+		}
+	}
+}
+
+static struct reading *find_reading(DIR *folder) {
+	for (int i = 0; i < READINGS; i++)
+		if (__atomic_load_n(&readings[i].folder, __ATOMIC_ACQUIRE) == folder)
+			return &readings[i];
+	return NULL;
+}
+
+static void add_name(struct reading *reading, const char *name) {
+	if (name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])))
+		return;
+	for (const char *at = name;; at++) {
+		reading->names = (reading->names ^ (unsigned char)*at) * 0x100000001b3u;
+		if (!*at)
+			return;
+	}
+}
+
+static char *put_hexadecimal(char *to, uint64_t number) {
+	for (int shift = 60; shift >= 0; shift -= 4)
+		*to++ = "0123456789abcdef"[number >> shift & 15];
+	return to;
+}
+
+static void note_listed(DIR *folder, uint64_t names) {
+	char text[40];
+	char *end = put_hexadecimal(text, identity_of_folder(folder));
+	*end++ = ' ';
+	*put_hexadecimal(end, names) = 0;
+	wafpark_note_word(WAFPARK_LISTED, 0, text);
+}
+
+static void end_reading(struct reading *reading, DIR *folder, int is_complete) {
+	const int error = errno;
+	if (is_complete)
+		note_listed(folder, reading->names);
+	__atomic_store_n(&reading->folder, NULL, __ATOMIC_RELEASE);
+	errno = error;
+}
+
 EXPORT DIR *opendir(const char *path) {
 	REAL(DIR *, opendir, (const char *), NULL)
 	DIR *result = real(path);
 	if (wafpark_watch) {
-		int (*folder_of)(DIR *) = (int (*)(DIR *))(uintptr_t)find_real(number_of_dirfd);
-		wafpark_note_found(WAFPARK_LIST, result_of(!result), 0, AT_FDCWD, path,
-		                   result && folder_of ? wafpark_identity_of_file(folder_of(result)) : 0);
+		wafpark_note_found(WAFPARK_LIST, result_of(!result), 0, AT_FDCWD, path, result ? identity_of_folder(result) : 0);
+		begin_reading(result);
 	}
 	return result;
 }
@@ -454,9 +517,53 @@ EXPORT DIR *opendir(const char *path) {
 EXPORT DIR *fdopendir(int file) {
 	REAL(DIR *, fdopendir, (int), NULL)
 	DIR *result = real(file);
-	if (wafpark_watch)
+	if (wafpark_watch) {
 		wafpark_note_file(WAFPARK_LIST, result_of(!result), 0, file);
+		begin_reading(result);
+	}
 	return result;
+}
+
+#define READDIR(name, entry)                                                                                                 \
+	EXPORT struct entry *name(DIR *folder) {                                                                                 \
+		REAL(struct entry *, name, (DIR *), NULL)                                                                            \
+		struct reading *reading = wafpark_watch ? find_reading(folder) : NULL;                                               \
+		if (!reading)                                                                                                        \
+			return real(folder);                                                                                             \
+		const int error = errno;                                                                                             \
+		errno = 0;                                                                                                           \
+		struct entry *result = real(folder);                                                                                 \
+		if (result)                                                                                                          \
+			add_name(reading, result->d_name);                                                                               \
+		else                                                                                                                 \
+			end_reading(reading, folder, errno == 0);                                                                        \
+		if (!errno)                                                                                                          \
+			errno = error;                                                                                                   \
+		return result;                                                                                                       \
+	}
+READDIR(readdir, dirent)
+READDIR(readdir64, dirent64)
+
+EXPORT int closedir(DIR *folder) {
+	REAL(int, closedir, (DIR *), -1)
+	struct reading *reading = wafpark_watch ? find_reading(folder) : NULL;
+	if (reading)
+		end_reading(reading, folder, 0);
+	return real(folder);
+}
+
+/* What is read from now on was not added up. */
+EXPORT void rewinddir(DIR *folder) {
+	REAL(void, rewinddir, (DIR *), )
+	if (wafpark_watch)
+		note_listed(folder, 0);
+	real(folder);
+}
+EXPORT void seekdir(DIR *folder, long place) {
+	REAL(void, seekdir, (DIR *, long), )
+	if (wafpark_watch)
+		note_listed(folder, 0);
+	real(folder, place);
 }
 
 EXPORT ssize_t getdents64(int file, void *buffer, size_t size) {

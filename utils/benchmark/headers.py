@@ -25,7 +25,8 @@ class Header:
 		names = collections.Counter(name for names in included for name in names)
 		if not names:
 			raise Failed("no source includes a header of the project")
-		name, self.users = names.most_common(1)[0]
+		# of those that are included as often always the same one
+		name, self.users = max(sorted(names.items()), key=lambda found: found[1])
 		self.path = next(path for path in project.found(".", name) if os.path.basename(path) == name)
 		with open(self.path, encoding="utf-8") as f:
 			self.original = f.read()

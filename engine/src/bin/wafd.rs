@@ -9,7 +9,7 @@ use wafengine::client::start;
 use wafengine::client::{end_if_stopped, Client};
 use wafengine::files::folder::Folder;
 use wafengine::files::logbook;
-use wafengine::process::fault;
+use wafengine::process::{apart, fault};
 use wafengine::report::{misuse, print, status};
 use wafengine::server::Options;
 use wafengine::wafd::{Command, Invocation, Start};
@@ -24,10 +24,12 @@ const STOP_TIME: Duration = Duration::from_secs(10);
 #[no_mangle]
 pub unsafe extern "C" fn main(count: c_int, argv: *const *const c_char) -> c_int {
     // SAFETY: see above.
-    let is_witness = count > 1 && unsafe { CStr::from_ptr(*argv.add(1)) } == witness::WORD;
-    if is_witness {
-        // SAFETY: see above; nothing has been set up yet.
-        return unsafe { witness::launch(argv) };
+    let word = (count > 1).then(|| unsafe { CStr::from_ptr(*argv.add(1)) });
+    // SAFETY: see above; nothing has been set up yet.
+    match word {
+        Some(word) if word == witness::WORD => return unsafe { witness::launch(argv) },
+        Some(word) if word == apart::WORD => return unsafe { apart::launch(argv) },
+        _ => {}
     }
     // The same as Rust's own `main` does: a closed stream becomes `/dev/null`, and a broken pipe an error.
     for stream in 0..3 {

@@ -24,6 +24,7 @@ use super::lookup::claim::Claim;
 use super::lookup::destination::{freshen, Destination, Folders};
 use super::lookup::entry::{Content, Entry, Print};
 use super::lookup::flight::{Flight, Joined};
+use super::lookup::frame::Frame;
 use super::lookup::inputs::Inputs;
 use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
 use super::prepare::{Begun, AFTER_HEADERS, AFTER_SHARED_HEADERS, NOT_AFTER_HEADERS};
@@ -661,22 +662,33 @@ impl Cache {
         let are_linked = self.are_linked();
         let mut files = Vec::with_capacity(entry.outputs.len());
         let mut folders = Folders::default();
+        let (mut frame, mut links_to_make) = (Frame::default(), Vec::new());
         for (at, output) in entry.outputs.iter().enumerate() {
             let known = output.number.map(|number| action.knows.outputs.get(number).ok_or(None));
             let known = known.transpose()?;
             let path = known.map_or_else(|| place.absolute(&output.path), |known| known.path.clone());
-            let Content::File {
-                digest,
-                size,
-                is_program,
-            } = &output.content
-            else {
-                return Err(None);
-            };
             let path = folder.join(OsStr::from_bytes(&path));
+            let (digest, size, is_program) = match &output.content {
+                Content::File {
+                    digest,
+                    size,
+                    is_program,
+                } => (digest, size, is_program),
+                // From other machines come files only.
+                _ if destinations.is_some() => return Err(None),
+                Content::Folder => {
+                    let made = frame.make_folder(&path, question.umask);
+                    made.map_err(|_| Some(path))?;
+                    continue;
+                }
+                Content::Link { text } => {
+                    links_to_make.push((path, text));
+                    continue;
+                }
+            };
             let is_main = known.is_some_and(|known| known.role == Role::Main);
             let is_own = known.is_some_and(|known| known.role == Role::Dependencies);
-            let is_to_stay = !(is_own || are_linked && is_main);
+            let is_to_stay = !(is_own || are_linked && is_main || output.dated.is_some());
             let mode = mode_of_output(*is_program, question.umask);
             let is_same = || self.world.digest_of_output(&path, *size, mode) == Some(*digest);
             let declared = destinations.and_then(|all| all.get(at));
@@ -691,7 +703,7 @@ impl Cache {
             }
             let destination = declared.cloned().map_or_else(|| folders.known(&path), Ok);
             let destination = destination.map_err(|_| Some(path.clone()))?;
-            files.push((path, blob, mode, is_main, destination));
+            files.push((path, blob, (mode, output.dated), is_main, destination));
         }
         let writers: Vec<_> = files
             .iter()
@@ -704,16 +716,24 @@ impl Cache {
         let outputs: Vec<_> = files
             .iter()
             .zip(writers.iter().zip(&links))
-            .map(|((path, _, mode, is_main, destination), (content, link))| Output {
-                path,
-                destination: destination.clone(),
-                content,
-                mode: *mode,
-                // Compilers write into the other outputs, such as dependency files, without removing them first.
-                link: (are_linked && *is_main).then_some(link),
-            })
+            .map(
+                |((path, _, (mode, dated), is_main, destination), (content, link))| Output {
+                    path,
+                    destination: destination.clone(),
+                    content,
+                    mode: *mode,
+                    dated: *dated,
+                    // Compilers write into the other outputs, such as dependency files, without removing them first.
+                    link: (are_linked && *is_main && dated.is_none()).then_some(link),
+                },
+            )
             .collect();
-        match restore(&outputs, &question.claim) {
+        let restored = restore(&outputs, &question.claim).and_then(|()| {
+            let mut links = links_to_make.into_iter();
+            let made = links.try_for_each(|(path, text)| frame.make_link(&path, text).map_err(|error| (path, error)));
+            made.map_err(|(path, error)| Unrestored::Failed(path, error))
+        });
+        match restored.map(|()| frame.keep()) {
             Ok(()) => Ok(Hit {
                 stdout,
                 stderr,

@@ -58,11 +58,11 @@ pub(super) struct Preprocessing {
     folder: OwnFolder,
 }
 
-/// An entry of a text is to be made. It is counted as waiting as long as this exists.
+/// Something is to be done when there is time. It is counted as waiting as long as this exists.
 pub(super) struct Waiting(Arc<AtomicU64>);
 
 impl Waiting {
-    fn begin(count: &Arc<AtomicU64>) -> Waiting {
+    pub(super) fn begin(count: &Arc<AtomicU64>) -> Waiting {
         count.fetch_add(1, Ordering::Relaxed);
         Waiting(count.clone())
     }

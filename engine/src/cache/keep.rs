@@ -23,10 +23,11 @@ use super::lookup::claim::Claim;
 use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::preamble::Refusal;
+use super::rehearsal::in_doubt;
 use super::rerun::Due;
 use super::share::key_aside;
 use super::store::{EntryRef, Parcel};
-use super::story::{understand, Knowledge, Made, Policy};
+use super::story::{understand, Doubt, Knowledge, Made, Policy};
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
@@ -95,6 +96,8 @@ pub enum NotStored {
 
 struct CommandResult {
     facts: Vec<Fact>,
+    /// Its entry counts when a second run has made the same.
+    doubt: Option<Doubt>,
     outputs: Vec<CollectedOutput>,
     /// Stdout and stderr, in the form for the store.
     prints: [Vec<u8>; 2],
@@ -116,6 +119,8 @@ struct CollectedOutput {
     content: OutputContent,
     size: u64,
     is_program: bool,
+    /// The time that the command has given it.
+    dated: Option<Stamp>,
     /// It contains the name of a base.
     tells_base: bool,
 }
@@ -124,6 +129,8 @@ enum OutputContent {
     Bytes(Vec<u8>),
     /// A large output: its blob is already in the store.
     Stored(Digest),
+    Folder,
+    Link(Vec<u8>),
 }
 
 impl Collected {
@@ -156,8 +163,14 @@ impl Cache {
                 let shared = self.due_shared(&ticket, ended, is_silent);
                 let preamble = shared.or_else(|| self.due_preamble(&ticket, &result.facts, ended, is_silent));
                 let text = self.due_text(&ticket, ended, is_silent);
+                let doubt = result.doubt.as_ref();
+                let rehearsal = doubt.map(|doubt| self.due_rehearsal(&ticket, doubt.clone(), ended.wall));
                 Ok(Collected {
-                    due: preamble.into_iter().chain(text).map(|due| *due).collect(),
+                    due: [preamble, text, rehearsal]
+                        .into_iter()
+                        .flatten()
+                        .map(|due| *due)
+                        .collect(),
                     ticket: *ticket,
                     result,
                     written,
@@ -292,6 +305,7 @@ impl Cache {
             content: OutputContent::Stored(digest),
             size,
             is_program,
+            dated: None,
             tells_base: false,
         }];
         let mut others = knows.outputs.iter().enumerate();
@@ -303,6 +317,7 @@ impl Cache {
                 size: text.len() as u64,
                 content: OutputContent::Bytes(text),
                 is_program: false,
+                dated: None,
                 tells_base: false,
             });
         }
@@ -311,6 +326,7 @@ impl Cache {
         Ok(CommandResult {
             inputs: inputs.flatten(),
             facts: found.facts,
+            doubt: None,
             outputs,
             prints: Default::default(),
             wall: found.wall,
@@ -340,6 +356,7 @@ impl Cache {
         let policy = knows.policy();
         let folder = policy.folder || named.folder;
         let messages = [&ended.stdout[..], &ended.stderr].concat();
+        let rehearsed = self.rehearsed(ticket);
         let knowledge = Knowledge {
             policy: Policy {
                 folder,
@@ -358,6 +375,7 @@ impl Cache {
                 .filter(|words| is_silent || messages_name_sources(words)),
             messages: if is_silent { &[] } else { &messages },
             macros: &knows.left_out.macros,
+            rehearsed: rehearsed.as_deref(),
         };
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
             return Err(UnstoredReason::DriverDiffers.into());
@@ -399,9 +417,17 @@ impl Cache {
             .inputs
             .then(|| Inputs::texts(&found.facts, is_compiler, &mut view));
         let print = |text| neutral_print(text, knows).ok_or(UnstoredReason::TellsBase);
+        if let Some(doubt) = &found.doubt {
+            if self.is_refuted(ticket, &found.facts) {
+                let words = format!("{}, and a second run at another time made something else", doubt.why);
+                return Err(Unkept::new(doubt.why.kind(), words));
+            }
+            found.facts.push(in_doubt());
+        }
         Ok(CommandResult {
             inputs: inputs.flatten(),
             facts: found.facts,
+            doubt: found.doubt,
             outputs,
             prints: [print(&ended.stdout)?, print(&ended.stderr)?],
             wall: ended.wall,
@@ -429,15 +455,14 @@ impl Cache {
             wall: result.wall,
             processor: result.processor,
         };
-        let stored = match ticket.is_to_be_proved() {
-            true => {
-                let aside = key_aside(&ticket.key);
-                let stored = self
-                    .store
-                    .put_entry_with(&aside, &entry.encode(), &entry.blobs(), parcels);
-                stored.map_err(|error| failed("store an entry", &error))?
-            }
-            false => self.keep_entry(&ticket.key, &entry, parcels)?,
+        let put = |key: &Digest, parcels| {
+            let stored = self.store.put_entry_with(key, &entry.encode(), &entry.blobs(), parcels);
+            stored.map_err(|error| failed("store an entry", &error))
+        };
+        let stored = match (ticket.is_to_be_proved(), &result.doubt) {
+            (true, _) => put(&key_aside(&ticket.key), parcels)?,
+            (false, Some(_)) => put(&ticket.key, parcels)?,
+            (false, None) => self.keep_entry(&ticket.key, &entry, parcels)?,
         };
         if ticket.question.wishes.recache {
             self.replace_others(ticket, &stored);
@@ -503,8 +528,29 @@ impl Cache {
         place: &Place,
     ) -> Result<CollectedOutput, Unkept> {
         let (path, number) = (place.absolute(&made.path), made.number);
-        if !made.kind.is_plain() {
-            return Err(UnstoredReason::NoPlainFile.into());
+        let other = match made.kind {
+            Kind::Folder => Some(OutputContent::Folder),
+            Kind::Link => {
+                let text = rustix::fs::readlink(&path[..], Vec::new());
+                let text = text.map_err(|error| failed("read a link that it made", &error.into()))?;
+                Some(OutputContent::Link(text.into_bytes()))
+            }
+            _ => None,
+        };
+        if let Some(content) = other {
+            // A compiler makes no such thing.
+            if knows.compiler.is_some() {
+                return Err(UnstoredReason::NoPlainFile.into());
+            }
+            return Ok(CollectedOutput {
+                path: made.path.clone(),
+                number,
+                content,
+                size: 0,
+                is_program: false,
+                dated: None,
+                tells_base: false,
+            });
         }
         let role = number.map(|number| knows.outputs[number].role);
         let (content, size, tells_base) =
@@ -520,6 +566,7 @@ impl Cache {
             content,
             size,
             is_program: made.kind == Kind::Program,
+            dated: made.dated,
             tells_base,
         })
     }
@@ -600,18 +647,22 @@ impl Named {
 }
 
 fn output_of<'a>(output: &'a CollectedOutput, parcels: &mut Vec<Parcel<'a>>) -> Output {
-    let digest = match &output.content {
-        OutputContent::Stored(digest) => *digest,
-        OutputContent::Bytes(bytes) => add(bytes, parcels),
+    let file = |digest| Content::File {
+        digest,
+        size: output.size,
+        is_program: output.is_program,
+    };
+    let content = match &output.content {
+        OutputContent::Stored(digest) => file(*digest),
+        OutputContent::Bytes(bytes) => file(add(bytes, parcels)),
+        OutputContent::Folder => Content::Folder,
+        OutputContent::Link(text) => Content::Link { text: text.clone() },
     };
     Output {
         path: output.path.clone(),
         number: output.number,
-        content: Content::File {
-            digest,
-            size: output.size,
-            is_program: output.is_program,
-        },
+        content,
+        dated: output.dated,
     }
 }
 
@@ -651,7 +702,13 @@ fn require_usual_rights(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkep
     let status = rustix::fs::lstat(path).map_err(failed)?;
     let mode = status.st_mode & 0o7777;
     let is_ours = status.st_uid == rustix::process::geteuid().as_raw();
-    if !kind.is_plain() || is_ours && [0o666, 0o777].iter().any(|all| all & !umask == mode) {
+    let usual: &[u32] = match kind {
+        Kind::File | Kind::Program => &[0o666, 0o777],
+        Kind::Folder => &[0o777],
+        // A link has no rights of its own.
+        Kind::Link | Kind::Other => return Ok(()),
+    };
+    if is_ours && usual.iter().any(|all| all & !umask == mode) {
         return Ok(());
     }
     let words = format!("{} has rights of its own", String::from_utf8_lossy(path));

@@ -27,6 +27,7 @@ pub mod keep;
 pub mod lookup;
 pub mod preamble;
 mod prepare;
+mod rehearsal;
 pub mod remote;
 pub mod request;
 pub mod rerun;
@@ -58,6 +59,7 @@ use store::Store;
 use tally::{Counter, Tally};
 
 use crate::facts::world::{self, World};
+use crate::observe::access::Bytes;
 use crate::trust::signature::{self, Signer, Trust};
 
 #[derive(Default)]
@@ -89,6 +91,10 @@ pub struct Cache {
     compares_texts: AtomicBool,
     /// How many texts are to be kept when there is time.
     texts_waiting: Arc<AtomicU64>,
+    /// Whether commands that ask for the time are run a second time, and of which further programs.
+    proves_commands: AtomicBool,
+    proved_programs: RwLock<Arc<[Bytes]>>,
+    rehearsals_waiting: Arc<AtomicU64>,
     /// Whether outputs are restored as links into the store.
     links: AtomicBool,
     /// The stores that machines share.
@@ -127,6 +133,9 @@ impl Cache {
             audit: Audit::default(),
             compares_texts: AtomicBool::new(false),
             texts_waiting: Arc::default(),
+            proves_commands: AtomicBool::new(false),
+            proved_programs: RwLock::new(Arc::new([])),
+            rehearsals_waiting: Arc::default(),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
             open_tiers,

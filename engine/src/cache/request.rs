@@ -12,7 +12,7 @@ use crate::bytes::path_text;
 use crate::bytes::quantity;
 use crate::report::question::{Answer, Question, Request};
 use crate::report::remote::Remote;
-use crate::report::statistics::{Preambles, Reasons, Statistics, Texts};
+use crate::report::statistics::{Preambles, Proofs, Reasons, Statistics, Texts};
 use crate::settings::place::is_same;
 use crate::settings::{room, switch};
 
@@ -87,6 +87,13 @@ impl Cache {
             "compare_texts" => switch(value.as_ref())
                 .map(|are_compared| self.compare_texts(are_compared))
                 .ok_or_else(|| "compare_texts: set it to yes or no".to_owned()),
+            "prove_commands" => switch(value.as_ref())
+                .map(|are_proved| self.prove_commands(are_proved))
+                .ok_or_else(|| "prove_commands: set it to yes or no".to_owned()),
+            "prove_programs" => {
+                self.prove_programs(value.as_bytes());
+                Ok(())
+            }
             "remote" => self.set_remote(value).map_err(|error| format!("remote: {error}")),
             "trusted_keys" => self
                 .set_trusted_keys(value)
@@ -151,6 +158,13 @@ impl Cache {
                 kept: count("texts kept"),
                 waiting: self.texts_waiting.load(std::sync::atomic::Ordering::Relaxed),
                 spent: count("text spent"),
+            },
+            proofs: Proofs {
+                proved: count("proved"),
+                refuted: count("refuted"),
+                unproved: reasons("not proved/"),
+                waiting: self.rehearsals_waiting.load(std::sync::atomic::Ordering::Relaxed),
+                spent: count("proofs spent"),
             },
             preambles: Preambles {
                 made: count("preambles made"),

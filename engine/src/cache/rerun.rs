@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
 
 use super::answer::Question;
 use super::by_text::Waiting;
@@ -18,8 +19,9 @@ use super::compiler::outputs::Role;
 use super::compiler::response;
 use super::keep::{neutral_dependencies, neutral_print};
 use super::lookup::claim::Claim;
-use super::lookup::entry::{Content, Entry, Print};
+use super::lookup::entry::{Content, Entry};
 use super::prepare::Basis;
+use super::rehearsal::Rehearsal;
 use super::share::{Common, Proof};
 use super::store::{self, EntryRef};
 use super::tally::Counter;
@@ -29,6 +31,7 @@ use crate::facts::file_view::FileView;
 use crate::facts::status::Stamp;
 use crate::facts::world::View;
 use crate::observe::access::{Access, Bytes};
+use crate::process::apart::Left;
 use crate::wire::Strings;
 
 /// The folder for the outputs of commands that are run again, in the store's folder.
@@ -57,6 +60,8 @@ pub(super) enum Purpose {
     Proof(Proof),
     /// Its entry is to be found by what the preprocessor leaves, too.
     Text { _waiting: Waiting },
+    /// It asked for the time: is the result another one at another time?
+    Rehearsal(Rehearsal),
 }
 
 /// A command line that is run.
@@ -65,6 +70,28 @@ pub struct Call<'a> {
     /// For the files named in `PRINTS`.
     pub folder: &'a FilePath,
     pub is_observed: bool,
+    /// It leaves nothing where its paths lead.
+    pub apart: Option<&'a Apart<'a>>,
+}
+
+/// How a command is run apart.
+pub struct Apart<'a> {
+    /// Where it may change something. What it leaves there is told.
+    pub folders: &'a [Bytes],
+    /// What it does not find, though it is there.
+    pub hidden: &'a [Bytes],
+    /// The most bytes that it may write.
+    pub room: u64,
+    /// By how many seconds its calendar is ahead.
+    pub ahead: u32,
+    pub limit: Duration,
+}
+
+/// What a command has done that was run apart.
+pub(super) struct Second {
+    pub code: i32,
+    pub accesses: Vec<Access>,
+    pub left: Vec<(Bytes, Left)>,
 }
 
 /// Runs a command line.
@@ -84,8 +111,8 @@ impl Due {
     pub fn size(&self) -> usize {
         let question = &self.question;
         let purpose = match &self.purpose {
-            Purpose::Audit(_) | Purpose::Shared(_) | Purpose::Proof(_) | Purpose::Text { .. } => 0,
             Purpose::Preamble(basis) => basis.size(),
+            _ => 0,
         };
         question.argv.bytes().len() + question.environment.bytes().len() + question.folder.len() + purpose
     }
@@ -96,7 +123,10 @@ impl Due {
 
     /// A command that it runs is observed.
     pub fn is_observed(&self) -> bool {
-        matches!(self.purpose, Purpose::Shared(_) | Purpose::Text { .. })
+        matches!(
+            self.purpose,
+            Purpose::Shared(_) | Purpose::Text { .. } | Purpose::Rehearsal(_)
+        )
     }
 
     /// It helps the build that runs now.
@@ -113,6 +143,8 @@ pub enum Ran {
         processor: u64,
         /// `None` if it was not to be observed, or could not be.
         observed: Option<Observed>,
+        /// What it has left, if it was run apart.
+        left: Vec<(Bytes, Left)>,
     },
     /// It was stopped, because the machine is needed, or because the engine ends.
     Interrupted,
@@ -203,6 +235,11 @@ impl Cache {
                 self.tally.add("text spent", spent);
                 return done;
             }
+            Purpose::Rehearsal(rehearsal) => {
+                let done = self.rehearse(due, rehearsal, &mut count);
+                self.tally.add("proofs spent", spent);
+                return done;
+            }
         };
         self.note_spent(spent);
         done
@@ -213,6 +250,7 @@ impl Cache {
         match &due.purpose {
             Purpose::Audit(_) => self.count(&Counter::Unaudited(why)),
             Purpose::Proof(proof) => self.leave_unproved(proof, why),
+            Purpose::Rehearsal(_) => self.count(&Counter::Unproved(why)),
             Purpose::Preamble(_) | Purpose::Shared(_) | Purpose::Text { .. } => {}
         }
     }
@@ -294,40 +332,70 @@ impl Cache {
 
 /// Runs a command whose outputs are to be in `folder`. Returns its exit status and its processor time.
 pub(super) fn run_in(folder: &FilePath, argv: &Strings, run: Run) -> Result<(i32, u64), NotCompared> {
-    let (code, processor, _) = run_call(folder, argv, false, run)?;
-    Ok((code, processor))
+    let ended = run_call(folder, argv, false, run)?;
+    Ok((ended.code, ended.processor))
 }
 
 /// The same for a command that is observed. Returns its exit status and what it did.
 pub(super) fn run_observed(folder: &FilePath, argv: &Strings, run: Run) -> Result<(i32, Observed), NotCompared> {
-    let (code, _, observed) = run_call(folder, argv, true, run)?;
-    Ok((code, observed.ok_or(NotCompared::Unseen)?))
+    let ended = run_call(folder, argv, true, run)?;
+    Ok((ended.code, ended.observed.ok_or(NotCompared::Unseen)?))
 }
 
-fn run_call(
-    folder: &FilePath,
-    argv: &Strings,
-    is_observed: bool,
-    run: Run,
-) -> Result<(i32, u64, Option<Observed>), NotCompared> {
+/// The same for a command that is run apart.
+pub(super) fn run_apart(folder: &FilePath, argv: &Strings, apart: &Apart, run: Run) -> Result<Second, NotCompared> {
+    let call = Call {
+        argv,
+        folder,
+        is_observed: true,
+        apart: Some(apart),
+    };
+    let ended = run_and_judge(&call, run)?;
+    Ok(Second {
+        code: ended.code,
+        accesses: ended.observed.ok_or(NotCompared::Unseen)?.accesses,
+        left: ended.left,
+    })
+}
+
+fn run_call(folder: &FilePath, argv: &Strings, is_observed: bool, run: Run) -> Result<Finished, NotCompared> {
     let call = Call {
         argv,
         folder,
         is_observed,
+        apart: None,
     };
-    let (code, processor, observed) = match run(&call) {
+    run_and_judge(&call, run)
+}
+
+/// A command that has ended by itself.
+struct Finished {
+    code: i32,
+    processor: u64,
+    observed: Option<Observed>,
+    left: Vec<(Bytes, Left)>,
+}
+
+fn run_and_judge(call: &Call, run: Run) -> Result<Finished, NotCompared> {
+    let ended = match run(call) {
         Ran::Ended {
             code,
             processor,
             observed,
-        } if code >= 0 => (code, processor, observed),
+            left,
+        } if code >= 0 => Finished {
+            code,
+            processor,
+            observed,
+            left,
+        },
         Ran::Ended { .. } => return Err(NotCompared::Signal),
         Ran::Interrupted => return Err(NotCompared::Interrupted),
         Ran::Not(why) => return Err(why),
     };
-    match code != 0 && !has_room(folder) {
+    match ended.code != 0 && !has_room(call.folder) {
         true => Err(NotCompared::NoRoom),
-        false => Ok((code, processor, observed)),
+        false => Ok(ended),
     }
 }
 
@@ -364,14 +432,10 @@ impl Results {
             };
             Some((output.number?, Some(*digest), *is_program))
         });
-        let print = |print: &Print| match print {
-            Print::Inline(bytes) => Some(Digest::of(bytes)),
-            Print::Blob { digest, .. } => Some(*digest),
-        };
         Results {
             code: entry.exit.into(),
             outputs: outputs.collect(),
-            prints: [print(&entry.stdout), print(&entry.stderr)],
+            prints: [&entry.stdout, &entry.stderr].map(|print| Some(print.digest())),
         }
     }
 

@@ -175,6 +175,7 @@ impl Cache {
             words: None,
             messages: &[],
             macros: &[],
+            rehearsed: None,
         };
         let folder = folder.as_os_str().as_bytes();
         let own = |access: &&Access| !is_within(access, folder);

@@ -22,6 +22,12 @@ pub enum Counter {
     TextHit,
     /// There is an entry of a compile's text.
     TextKept,
+    /// A second run has made the same as the first one.
+    Proved,
+    /// It has made something else.
+    Refuted,
+    /// There was no second run, or nothing could be concluded from it.
+    Unproved(NotCompared),
     Miss(MissReason),
     Uncached(UncachedReason),
     Unstored(UnstoredReason),
@@ -55,6 +61,9 @@ impl Counter {
             Counter::Hit => "hits".to_owned(),
             Counter::TextHit => "text hits".to_owned(),
             Counter::TextKept => "texts kept".to_owned(),
+            Counter::Proved => "proved".to_owned(),
+            Counter::Refuted => "refuted".to_owned(),
+            Counter::Unproved(why) => format!("not proved/{}", why.name()),
             Counter::Miss(why) => format!("misses/{}", why.name()),
             Counter::Uncached(why) => format!("uncached/{}", why.name()),
             Counter::Unstored(why) => format!("not stored/{}", why.name()),

@@ -216,7 +216,12 @@ fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<()
         }
         What::Open { .. } => true,
         What::Remove { .. } => is_between && access.error == 0,
-        What::Enter { .. } | What::List { .. } | What::Date | What::Rename { .. } | What::Make { .. } => false,
+        What::Enter { .. }
+        | What::List { .. }
+        | What::Listed { .. }
+        | What::Date
+        | What::Rename { .. }
+        | What::Make { .. } => false,
     };
     if is_plain {
         Ok(())

@@ -72,6 +72,11 @@ pub const BASES: &[u8] = b"=bases";
 pub const CHECKOUT: &[u8] = b"=checkout";
 /// The same for the digest of what the preprocessor leaves of a source.
 pub const TEXT: &[u8] = b"=text";
+/// The same for a command whose result must not depend on the time or on random numbers. No environment has a value for it, so an
+/// entry with such a fact is no hit: it waits for a second run, or that has made something else.
+pub const PROOF: &[u8] = b"=proof";
+pub const IN_DOUBT: &[u8] = b"in doubt";
+pub const REFUTED: &[u8] = b"refuted";
 
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 

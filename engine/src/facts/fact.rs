@@ -9,7 +9,7 @@ use std::fmt;
 use rustix::io::Errno;
 
 use super::definitions::{Comments, Unused};
-use super::environment::{BASES, CHECKOUT};
+use super::environment::{BASES, CHECKOUT, IN_DOUBT, PROOF};
 use super::exception::LIBC;
 use super::path::{Path, Root};
 use super::processor::PROCESSOR;
@@ -515,6 +515,12 @@ impl fmt::Display for Fact {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Change::Variable { name, was, .. } if name == PROOF => f.write_str(match was.as_deref() {
+                Some(IN_DOUBT) => "it asked for the time or for random numbers, and has not been run a second time yet",
+                _ => {
+                    "it asked for the time or for random numbers, and a second run at another time made something else"
+                }
+            }),
             Change::Variable { name, was, is } => {
                 let name = shown_name(name);
                 write!(

@@ -20,8 +20,31 @@ pub struct Listing {
     pub order: Digest,
 }
 
+/// The listing of a folder without some of its names.
+pub struct Part {
+    pub listing: Listing,
+    /// The digest of the names in the order in which the file system lists them, as `engine/park/watch.c` makes it.
+    pub names: u64,
+}
+
+impl Part {
+    pub fn read(folder: impl AsFd, without: &[Vec<u8>]) -> io::Result<Part> {
+        let mut names = Listing::read_names(folder)?;
+        names.retain(|(name, _)| !without.contains(name));
+        let text: Vec<u8> = names.iter().flat_map(|(name, _)| [name, &b"\0"[..]].concat()).collect();
+        Ok(Part {
+            names: mark(&text),
+            listing: Listing::of(names),
+        })
+    }
+}
+
 impl Listing {
     pub fn read(folder: impl AsFd) -> io::Result<Listing> {
+        Ok(Listing::of(Listing::read_names(folder)?))
+    }
+
+    fn read_names(folder: impl AsFd) -> io::Result<Vec<(Vec<u8>, Kind)>> {
         let folder = folder.as_fd();
         let mut names = Vec::new();
         for item in Dir::read_from(folder)? {
@@ -40,7 +63,7 @@ impl Listing {
                 names.push((name.to_vec(), kind));
             }
         }
-        Ok(Listing::of(names))
+        Ok(names)
     }
 
     fn of(mut names: Vec<(Vec<u8>, Kind)>) -> Listing {

@@ -21,7 +21,7 @@ use super::environment::Environment;
 use super::fact::Kind;
 use super::file_view::{status_of_name, FileView, FolderNames};
 use super::instructions::{self, Findings};
-use super::listing::Listing;
+use super::listing::{Listing, Part};
 use super::path::{split, Path, Place};
 use super::progress::Advancing;
 use super::recent::Recent;
@@ -544,6 +544,13 @@ impl<'w> View<'w> {
         let read = open_folder(&self.name).and_then(Listing::read);
         read.map(Arc::new)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// The same without some names.
+    pub fn listing_without(&mut self, path: &Path, names: &[Vec<u8>]) -> Result<Part, Errno> {
+        self.place.write(path, &mut self.name);
+        let read = open_folder(&self.name).and_then(|folder| Part::read(folder, names));
+        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     pub fn target(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {

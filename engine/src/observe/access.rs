@@ -92,6 +92,11 @@ pub enum What {
     List {
         path: Bytes,
     },
+    /// It has read all names of a folder: the identity of the folder, and the digest of the names, as `names_digest` makes it.
+    Listed {
+        folder: u64,
+        names: u64,
+    },
     /// It asks for a variable.
     Ask {
         name: Bytes,
@@ -163,6 +168,7 @@ impl What {
             | What::Random
             | What::Measure
             | What::Number
+            | What::Listed { .. }
             | What::Blind { .. } => Vec::new(),
         }
     }

@@ -198,6 +198,80 @@ impl ProgramRules {
     }
 }
 
+/// Programs that ask for the time or for random numbers in each run, and for what. Most of their results show nothing of it,
+/// and a second run at another time tells whether one does.
+static ASKING: [(&[&str], &str); 9] = [
+    (&["bash", "zsh", "ksh"], "seeds RANDOM, and counts SECONDS"),
+    (
+        &["sh", "dash", "mawk", "gawk", "awk", "perl", "lua", "luac", "tclsh"],
+        "seeds tables and random numbers",
+    ),
+    (
+        &["python", "pypy", "node", "ruby", "php"],
+        "seeds tables, names temporary files, and measures",
+    ),
+    (
+        &["make", "gmake", "ninja", "cmake"],
+        "compares the time with that of files",
+    ),
+    (
+        &["rustc", "java", "javac", "jar", "javadoc", "kotlinc", "scalac"],
+        "measures, and names temporary files",
+    ),
+    (
+        &["git", "tar", "zip", "unzip", "gzip", "bzip2", "xz", "zstd", "cpio"],
+        "measures, or heeds the times of files",
+    ),
+    (
+        &[
+            "sort", "sed", "patch", "install", "split", "csplit", "cp", "ln", "mv", "mkdir", "touch",
+        ],
+        "names temporary files",
+    ),
+    (
+        &[
+            "ld", "ld.bfd", "ld.gold", "ld.lld", "ar", "ranlib", "strip", "objcopy", "nm", "objdump", "as", "nasm",
+            "dwz",
+        ],
+        "names temporary files",
+    ),
+    (
+        &[
+            "bison",
+            "flex",
+            "m4",
+            "protoc",
+            "swig",
+            "xsltproc",
+            "xmllint",
+            "msgfmt",
+            "msgmerge",
+            "xgettext",
+            "openssl",
+            "sqlite3",
+            "jq",
+            "groff",
+            "troff",
+            "doxygen",
+            "glib-compile-resources",
+            "moc",
+            "rcc",
+            "uic",
+        ],
+        "seeds tables, and names temporary files",
+    ),
+];
+
+/// Whether the program asks for times and random numbers, and seldom shows them.
+pub fn asks_idly(program: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(program.rsplit(|b| *b == b'/').next().unwrap_or(program));
+    let last = |name: &str| name.rsplit('-').next().unwrap_or(name).to_owned();
+    // `python3.11`, `x86_64-linux-gnu-ld.bfd`
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let is_in_table = |name: &str| ASKING.iter().any(|(names, _)| names.contains(&name));
+    is_in_table(&name) || is_in_table(plain) || is_in_table(&last(plain))
+}
+
 /// Whether `ar` leaves out the times of its members. If it includes them, and writes an index, it reads the clock. So an
 /// index without a reading of the clock proves that it leaves them out by default.
 pub fn archives_no_times(argv: &[&[u8]]) -> bool {
@@ -268,6 +342,33 @@ mod tests {
             let bytes = std::fs::read(&path).unwrap();
             let has = |mark: &&str| memchr::memmem::find(&bytes, mark.as_bytes()).is_some();
             assert!(family.marks.iter().any(has), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn programs_that_ask_idly_are_known_by_name() {
+        for (path, asks) in [
+            ("/usr/bin/bash", true),
+            ("/usr/bin/python3.11", true),
+            ("/usr/bin/x86_64-linux-gnu-ld.bfd", true),
+            ("/usr/bin/lua5.3", true),
+            ("/usr/bin/date", false),
+            ("/usr/bin/shuf", false),
+            ("/usr/bin/my-date", false),
+            ("", false),
+        ] {
+            assert_eq!(asks_idly(path.as_bytes()), asks, "{path}");
+        }
+    }
+
+    /// The table in the documents has the same names.
+    #[test]
+    fn programs_that_ask_idly_are_documented() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cacheable.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for (names, why) in &ASKING {
+            let names = format!("| `{}` |", names.join(" "));
+            assert!(text.contains(&names), "{names} {why}");
         }
     }
 

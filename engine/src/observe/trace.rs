@@ -45,6 +45,8 @@ const KEPT_ABOVE: usize = 16 << 10;
 const FIRST: u32 = 16;
 /// The place of the witness's descriptor: the number of a file that we have open, or -1.
 const WITNESS: usize = 8;
+/// The place of the seconds by which calendars are ahead.
+const AHEAD: usize = 12;
 /// The cursor's place when a record did not fit.
 pub const FULL: u32 = u32::MAX;
 const ALIGNMENT: u32 = 8;
@@ -181,6 +183,7 @@ impl Arena {
             is_finished: false,
         };
         trace_region.tell_witness();
+        trace_region.put_ahead(0);
         trace_region
             .cursor()
             .store(u64::from(generation) << 32 | u64::from(FIRST), Ordering::Release);
@@ -246,6 +249,17 @@ impl TraceRegion {
         let number = self.memory.witness.as_ref().map_or(-1, |file| file.as_raw_fd());
         // SAFETY: within the trace region, aligned, and not in use by a command.
         unsafe { AtomicU32::from_ptr(self.at(WITNESS).cast()).store(number as u32, Ordering::Relaxed) };
+    }
+
+    /// The command finds calendars that many seconds ahead, in all programs that the library observes.
+    pub fn put_ahead(&self, seconds: u32) {
+        // SAFETY: within the trace region, aligned, and not in use by a command.
+        unsafe { AtomicU32::from_ptr(self.at(AHEAD).cast()) }.store(seconds, Ordering::Relaxed);
+    }
+
+    /// No certain file is started. Below a layer, a program is another file than it is.
+    pub fn expect_any(&mut self) {
+        self.expect(None);
     }
 
     /// This program is started next, by an absolute path. Its records count only if this very file has begun. A program

@@ -3,6 +3,7 @@
 //! The room does not know why a command runs, which client wants it, or what is parked or cached.
 
 pub mod admission;
+pub mod apart;
 pub mod brake;
 pub mod context;
 pub mod fault;

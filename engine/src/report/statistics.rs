@@ -44,6 +44,8 @@ pub struct Statistics {
     pub preambles: Preambles,
     #[serde(default)]
     pub texts: Texts,
+    #[serde(default)]
+    pub proofs: Proofs,
     /// Hits that wait to be compiled again.
     pub audits_waiting: u64,
     /// Descriptions of the last differences.
@@ -139,6 +141,37 @@ impl Texts {
     }
 }
 
+/// Commands that asked for the time or for random numbers, and were run a second time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proofs {
+    /// The second run has made the same, or something else.
+    pub proved: u64,
+    pub refuted: u64,
+    /// It said nothing, or there was none.
+    pub unproved: Reasons,
+    /// They will be run when the engine is idle.
+    pub waiting: u64,
+    /// The processor time of second runs, in microseconds.
+    pub spent: u64,
+}
+
+impl Proofs {
+    fn show(&self, table: &mut Table, is_verbose: bool) {
+        let unproved = sum(&self.unproved);
+        table.count("Run a second time:", self.proved.saturating_add(self.refuted));
+        table.count("  Made the same:", self.proved);
+        if is_verbose || unproved > 0 {
+            table.count("  Not compared:", unproved);
+        }
+        table.reasons(is_verbose.then_some(&self.unproved), unproved);
+        if self.waiting > 0 {
+            table.count("  Still to do:", self.waiting);
+        }
+        let spent = format!("{:>8.1} s", self.spent as f64 / 1e6);
+        table.line("  Spent on them:", &spent);
+    }
+}
+
 impl Statistics {
     pub fn json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
@@ -173,6 +206,9 @@ impl Statistics {
         }
         if let Some(line) = voided::show(&self.voided) {
             table.line("Nothing cached in:", &line);
+        }
+        if self.proofs != Proofs::default() {
+            self.proofs.show(&mut table, is_verbose);
         }
         if is_verbose || self.concerns_audits() {
             self.show_audits(&mut table, is_verbose);

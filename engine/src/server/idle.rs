@@ -27,11 +27,13 @@ use super::observation::Observer;
 use crate::cache::rerun::{Call, Due, NotCompared, Observed, Ran, PRINTS};
 use crate::cache::Cache;
 use crate::facts::status::Stamp;
-use crate::observe::trace::Place;
+use crate::observe::trace::{Place, TraceRegion};
+use crate::process::apart::read_left;
 use crate::process::context::{Adjustment, Context};
 use crate::process::readable::is_readable;
 use crate::process::roster::OwnPlace;
 use crate::process::spawn::{self, Child, Launch, Spawner};
+use crate::wire::Strings;
 
 /// Longer than the pauses between the commands of a build.
 const QUIET: Duration = Duration::from_secs(1);
@@ -316,16 +318,19 @@ impl Launched<'_> {
         };
         let question = &self.work.due.question;
         let observer = self.work.observer.as_ref().filter(|_| call.is_observed);
-        let (env, context) = (&question.environment, &self.work.context);
-        let trace = observer.and_then(|observer| observer.observe(call.argv, env, &question.folder, context));
-        let (trace_region, trace) = trace.unzip();
+        let context = &self.work.context;
+        let Some(traced) = self.trace(call, observer) else {
+            return Ran::Not(NotCompared::Unseen);
+        };
+        let Traced {
+            trace_region,
+            argv,
+            env,
+        } = traced;
         let started = Stamp::now();
         let launch = Launch {
-            argv: trace
-                .as_ref()
-                .and_then(|trace| trace.argv.as_ref())
-                .unwrap_or(call.argv),
-            env: trace.as_ref().map_or(env, |trace| &trace.env),
+            argv: argv.as_ref().unwrap_or(call.argv),
+            env: env.as_ref().unwrap_or(&question.environment),
             cwd: &question.folder,
             stdio: [streams[0].as_fd(), streams[1].as_fd(), streams[2].as_fd()],
             // Linux compares priorities within a session only.
@@ -343,7 +348,7 @@ impl Launched<'_> {
         if queue.when == When::Idle {
             give_way(child.pid);
         }
-        let is_over = wait(&child);
+        let is_over = wait(&child, call.apart.map_or(LIMIT, |apart| apart.limit.min(LIMIT)));
         // Processes that the command has left behind are in its group.
         kill(child.pid);
         let is_interrupted = queue.end();
@@ -354,16 +359,55 @@ impl Launched<'_> {
             started,
             observer: observer.path(),
         });
-        match (is_interrupted, is_over) {
-            (true, _) => Ran::Interrupted,
-            (false, false) => Ran::Not(NotCompared::TookTooLong),
-            (false, true) => Ran::Ended {
+        let left = match call.apart {
+            Some(apart) => read_left(call.folder, apart.folders),
+            None => Some(Vec::new()),
+        };
+        match (is_interrupted, is_over, left) {
+            (true, ..) => Ran::Interrupted,
+            (_, false, _) => Ran::Not(NotCompared::TookTooLong),
+            (.., None) => {
+                let said = fs::read_to_string(call.folder.join(PRINTS[1])).unwrap_or_default();
+                debug!("{}", said.trim_end());
+                Ran::Not(NotCompared::NotStarted)
+            }
+            (.., Some(left)) => Ran::Ended {
                 code: ended.code,
                 processor: ended.user + ended.system,
                 observed,
+                left,
             },
         }
     }
+
+    /// Prepares the observation. `None` if it is necessary and not possible.
+    fn trace(&self, call: &Call, observer: Option<&Observer>) -> Option<Traced> {
+        let question = &self.work.due.question;
+        let (env, place) = (&question.environment, (&question.folder[..], &*self.work.context));
+        if let Some(apart) = call.apart {
+            let (trace_region, argv) = observer?.observe_apart(call, apart, env, place)?;
+            return Some(Traced {
+                trace_region: Some(trace_region),
+                argv: Some(argv),
+                env: None,
+            });
+        }
+        let trace = observer.and_then(|observer| observer.observe(call.argv, env, place.0, place.1));
+        let (trace_region, trace) = trace.unzip();
+        let (argv, env) = trace.map(|trace| (trace.argv, trace.env)).unzip();
+        Some(Traced {
+            trace_region,
+            argv: argv.flatten(),
+            env,
+        })
+    }
+}
+
+/// How a command is observed, and with which words and variables, if not with its own.
+struct Traced {
+    trace_region: Option<TraceRegion>,
+    argv: Option<Strings>,
+    env: Option<Strings>,
 }
 
 /// Gives all processes of its session the lowest priority among sessions, where the kernel shares processors among these.
@@ -372,8 +416,8 @@ fn give_way(pid: i32) {
 }
 
 /// Waits for the end of the process. False if it takes too long.
-fn wait(child: &Child) -> bool {
-    is_readable(&child.pidfd, Instant::now() + LIMIT).unwrap_or_else(|error| {
+fn wait(child: &Child, limit: Duration) -> bool {
+    is_readable(&child.pidfd, Instant::now() + limit).unwrap_or_else(|error| {
         // The caller kills the process: we could not see its end.
         debug!("wait for process {}: {error}", child.pidfd.as_raw_fd());
         false

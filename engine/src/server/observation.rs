@@ -6,12 +6,14 @@ use std::path::PathBuf;
 
 use super::command::{Order, Recording};
 use super::starters::{TraceSetup, Work};
+use crate::cache::rerun::{Apart, Call};
 use crate::facts::status::Stamp;
 use crate::observe::access::Bytes;
 use crate::observe::trace::program::is_static;
 use crate::observe::trace::{Arena, TraceRegion};
 use crate::park::program::Program;
 use crate::park::Parking;
+use crate::process::apart::Plan;
 use crate::process::context::Context;
 use crate::process::spawn;
 use crate::wire::{Stdio, Strings, UnstoredReason};
@@ -104,6 +106,33 @@ impl Observer {
         let (program, trace) = note_in(&trace_region, &self.library, surroundings, (argv, env));
         trace_region.expect(program);
         Some((trace_region, trace))
+    }
+
+    /// The same for a command that is run apart: its command line is the one that does so. The list of what it leaves is in
+    /// `at`. `None` also for a program that only the second witness can observe.
+    pub(super) fn observe_apart(
+        &self,
+        call: &Call,
+        apart: &Apart,
+        env: &Strings,
+        (folder, context): (&[u8], &Context),
+    ) -> Option<(TraceRegion, Strings)> {
+        let mut trace_region = self.arena.reserve()?;
+        let surroundings = Surroundings { folder, context };
+        let (_, trace) = note_in(&trace_region, &self.library, surroundings, (call.argv, env));
+        let (wafd, _) = trace_region.witness().filter(|_| trace.argv.is_none())?;
+        trace_region.expect_any();
+        trace_region.put_ahead(apart.ahead);
+        let is_ours = |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") || entry.starts_with(b"WAFPARK_TRACE=");
+        let variables = trace.env.iter().filter(is_ours).map(<[u8]>::to_vec).collect();
+        let plan = Plan {
+            at: call.folder,
+            room: apart.room,
+            folders: apart.folders,
+            hidden: apart.hidden,
+            variables,
+        };
+        Some((trace_region, plan.command(wafd.as_bytes(), call.argv)))
     }
 }
 

@@ -107,6 +107,10 @@ settings! {
         "with `preambles`: sources that begin alike share their headers, in full builds, too: [preambles.md](preambles.md#headers-that-sources-share)";
     CompareTexts "compare_texts" "WAFCC_COMPARETEXTS" Switch default "no" read by Engine ccache ""
         "a compile without debug information is a hit, too, if the preprocessor leaves the same of its source as of an earlier one: [wafcc.md](wafcc.md#hits-by-text)";
+    ProveCommands "prove_commands" "WAFCC_PROVECOMMANDS" Switch default "no" read by Engine ccache ""
+        "commands that are cached by what they do and ask for the time or for random numbers are run a second time when the engine is idle, to see whether their results show it: [wafcc.md](wafcc.md#commands-that-ask-for-the-time)";
+    ProvePrograms "prove_programs" "WAFCC_PROVEPROGRAMS" Text default "" read by Engine ccache ""
+        "with `prove_commands`: names of further programs of which this is to be seen, separated by blanks. `*` means all";
     Memory "memory" "WAFCC_MEMORY" Memory default "off" read by Client ccache ""
         "commands start only when they fit into memory: `auto` (what is available), a size such as `4G`, or `off`: [neighbor.md](neighbor.md#memory-that-is-remembered)";
 }

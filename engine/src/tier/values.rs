@@ -171,6 +171,7 @@ mod tests {
         let outputs = all.iter().map(|(digest, bytes)| Output {
             path: Path::here(),
             number: None,
+            dated: None,
             content: Content::File {
                 digest: *digest,
                 size: bytes.len() as u64,

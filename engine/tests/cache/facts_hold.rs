@@ -392,6 +392,7 @@ impl Case {
             words: None,
             messages: &[],
             macros: &[],
+            rehearsed: None,
         };
         understand(
             accesses,

@@ -95,6 +95,7 @@ impl Project {
             words: None,
             messages: &[],
             macros: &[],
+            rehearsed: None,
         };
         let place = self.place();
         let mut view = View::new(&self.world, &place, &self.environment);

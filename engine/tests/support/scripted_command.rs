@@ -163,6 +163,7 @@ impl ScriptedCommand {
             words: None,
             messages: &[],
             macros: &[],
+            rehearsed: None,
         };
         let (place, environment) = (self.place(), self.environment());
         understand(

@@ -9,10 +9,13 @@ use crate::cache::story::MOST_FACTS;
 use crate::facts::definitions::{Comments, Guard, Unused, MOST_NAMES};
 use crate::facts::fact::{Change, Fact, Kind, Twin};
 use crate::facts::path::{is_beside, Path, Root};
+use crate::facts::status::Stamp;
 use crate::facts::world::View;
 
 const MAGIC: &[u8; 4] = b"wfe\x02";
 const MOST_OUTPUTS: usize = 4096;
+/// Comes before an output whose time was set.
+const DATED: u8 = 4;
 
 /// The content of a path when the command has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct Output {
     /// next command line names.
     pub number: Option<usize>,
     pub content: Content,
+    /// When the file says that it was written, if the command has set that time.
+    pub dated: Option<Stamp>,
 }
 
 impl Output {
@@ -58,6 +63,15 @@ pub enum Print {
 impl Default for Print {
     fn default() -> Print {
         Print::Inline(Vec::new())
+    }
+}
+
+impl Print {
+    pub fn digest(&self) -> Digest {
+        match self {
+            Print::Inline(bytes) => Digest::of(bytes),
+            Print::Blob { digest, .. } => *digest,
+        }
     }
 }
 
@@ -390,6 +404,11 @@ fn is_in_order(mut numbers: impl Iterator<Item = u32>) -> bool {
 }
 
 fn pack_output(output: &Output, to: &mut Packer) {
+    if let Some(dated) = output.dated {
+        to.byte(DATED);
+        to.number(dated.seconds as u64);
+        to.number(dated.nanoseconds.into());
+    }
     match &output.content {
         Content::File {
             digest,
@@ -411,7 +430,14 @@ fn pack_output(output: &Output, to: &mut Packer) {
 }
 
 fn unpack_output(from: &mut Unpacker) -> Result<Output, Garbled> {
-    let content = match from.byte()? {
+    let mut what = from.byte()?;
+    let mut dated = None;
+    if what == DATED {
+        let (seconds, nanoseconds) = (from.number()? as i64, from.small::<u32>()?);
+        dated = Some(Stamp { seconds, nanoseconds });
+        what = from.byte()?;
+    }
+    let content = match what {
         what @ (0 | 1) => Content::File {
             is_program: what == 1,
             digest: from.digest()?,
@@ -425,7 +451,12 @@ fn unpack_output(from: &mut Unpacker) -> Result<Output, Garbled> {
     };
     let path = from.path()?;
     let number = from.small::<usize>()?.checked_sub(1);
-    Ok(Output { path, number, content })
+    Ok(Output {
+        path,
+        number,
+        content,
+        dated,
+    })
 }
 
 fn pack_print(print: &Print, to: &mut Packer) {
@@ -478,6 +509,7 @@ mod tests {
             path: path(Root::Folder, name),
             number: None,
             content,
+            dated: None,
         };
         let file = Content::File {
             digest,
@@ -565,7 +597,14 @@ mod tests {
             ],
             outputs: vec![
                 output("out", Content::Folder),
-                output("out/a.o", file),
+                output("out/a.o", file.clone()),
+                Output {
+                    dated: Some(Stamp {
+                        seconds: -1,
+                        nanoseconds: 999_999_999,
+                    }),
+                    ..output("out/a.txt", file)
+                },
                 output("out/b.o", Content::Link { text: text.clone() }),
             ],
             stdout: Print::Inline(text),

@@ -209,6 +209,9 @@ fn there(path: &Path, kind: Kind, follows: bool, view: &mut View) -> Option<Byte
 fn result(entry: &Entry) -> Digest {
     let mut all = Bytes::new();
     for output in &entry.outputs {
+        if let Some(dated) = output.dated {
+            all.extend_from_slice(format!("@{}.{},", dated.seconds, dated.nanoseconds).as_bytes());
+        }
         match &output.content {
             Content::File { digest, is_program, .. } => {
                 all.push(u8::from(*is_program));

@@ -6,6 +6,7 @@ pub mod claim;
 pub mod destination;
 pub mod entry;
 pub mod flight;
+pub mod frame;
 pub mod inputs;
 pub mod packed;
 pub mod restore;

@@ -10,11 +10,15 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{openat, renameat, renameat_with, statat, unlinkat, AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{
+    futimens, openat, renameat, renameat_with, statat, unlinkat, AtFlags, FileType, Mode, OFlags, RenameFlags,
+    Timespec, Timestamps, UTIME_OMIT,
+};
 use rustix::io::Errno;
 
 use super::claim::Claim;
 use super::destination::Destination;
+use crate::facts::status::Stamp;
 
 pub struct Output<'a> {
     /// For messages.
@@ -23,6 +27,8 @@ pub struct Output<'a> {
     /// Writes the whole content into an empty file.
     pub content: &'a dyn Fn(&File) -> io::Result<()>,
     pub mode: u32,
+    /// When it says that it was written, if that is not now.
+    pub dated: Option<Stamp>,
     /// Gives a file of the store this name and mode, instead of writing it.
     pub link: Option<Link<'a>>,
 }
@@ -208,6 +214,9 @@ fn write(output: &Output<'_>, draft: Draft, inherits: bool) -> io::Result<Draft>
     let mode = Mode::from_bits_truncate(if inherits { 0o666 } else { 0o600 });
     let file = File::from(openat(draft.destination.folder(), &draft.name, flags, mode)?);
     (output.content)(&file)?;
+    if let Some(dated) = output.dated {
+        set_time(&file, dated)?;
+    }
     // Like linkers, which make their output executable.
     let mode = match inherits {
         true if output.mode & 0o111 == 0 => return Ok(draft),
@@ -216,6 +225,18 @@ fn write(output: &Output<'_>, draft: Draft, inherits: bool) -> io::Result<Draft>
     };
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(draft)
+}
+
+fn set_time(file: &File, dated: Stamp) -> io::Result<()> {
+    let time = |seconds, nanoseconds| Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds,
+    };
+    let times = Timestamps {
+        last_access: time(0, UTIME_OMIT),
+        last_modification: time(dated.seconds, dated.nanoseconds.into()),
+    };
+    Ok(futimens(file, &times)?)
 }
 
 #[cfg(test)]
@@ -249,6 +270,7 @@ mod tests {
                 destination: destination.map_err(|error| Unrestored::Failed(path.to_path_buf(), error))?,
                 content,
                 mode: mode_of_output(is_executable, umask),
+                dated: None,
                 link: None,
             });
         }
@@ -316,6 +338,7 @@ mod tests {
                 destination: Folders::default().known(&path).unwrap(),
                 content: &content,
                 mode: mode_of_output(false, 0o027),
+                dated: None,
                 link: Some(link),
             };
             restore(&[output], &Claim::default()).unwrap();
@@ -353,6 +376,7 @@ mod tests {
             destination,
             content: &|mut file: &File| file.write_all(b"written"),
             mode: mode_of_output(false, 0o022),
+            dated: None,
             link: None,
         };
         restore(&[output], &Claim::default()).unwrap();

@@ -165,6 +165,7 @@ mod tests {
             path: Path::here(),
             number: Some(0),
             content,
+            dated: None,
         };
         let entry = Entry {
             outputs: vec![output],

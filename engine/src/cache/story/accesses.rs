@@ -31,11 +31,13 @@ impl Analysis<'_, '_, '_> {
             } => self.begin(access.process, program, folder, (*parent, *is_traced)),
             What::Enter { path } => self.enter(access.process, path, error),
             What::Blind { why } => Err(Obstacle::Blind(why)),
-            What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
-            What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
-            What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
+            What::Time if !self.seeds(access.process) => self.doubt(access.process, Obstacle::ReadsClock),
+            What::Random if !self.seeds(access.process) => self.doubt(access.process, Obstacle::ReadsRandom),
+            What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => {
+                self.doubt(access.process, Obstacle::ReadsClock)
+            }
             // Known programs use it to report how long they took, or to wait.
-            What::Measure if self.now == UNKNOWN => Err(Obstacle::ReadsClock),
+            What::Measure if self.now == UNKNOWN => self.doubt(access.process, Obstacle::ReadsClock),
             What::Number => self.note_process_number(access.process),
             What::Time | What::Random | What::Date | What::Measure => Ok(()),
             What::Ask { name } => {
@@ -64,7 +66,16 @@ impl Analysis<'_, '_, '_> {
                 let path = self.view.place.spelled(self.here(access.process, path)?, path);
                 self.look(How::Resolve, path, error)
             }
-            What::List { path } => self.look_at(access, path, How::List),
+            What::List { path } => {
+                if error == 0 {
+                    self.listings.entry(access.identity).or_default().begun += 1;
+                }
+                self.look_at(access, path, How::List)
+            }
+            What::Listed { folder, names } => {
+                self.listings.entry(*folder).or_default().names.push(*names);
+                Ok(())
+            }
             What::Rename { from, to } => {
                 let (from, to) = (self.path(access.process, from)?, self.path(access.process, to)?);
                 self.rename(from, to, error)
@@ -125,13 +136,29 @@ impl Analysis<'_, '_, '_> {
         }
     }
 
+    /// The program asks for something that differs from run to run. Whether the result shows it is to be seen in a second
+    /// run, if the program seldom shows it. Calendars of programs that are traced cannot be put ahead.
+    fn doubt(&mut self, process: u32, why: Obstacle) -> Result<(), Obstacle> {
+        let asks_idly = self.asking_idly.get(&process).copied();
+        if self.is_traced || !asks_idly.unwrap_or_else(|| self.all_ask_idly()) {
+            return Err(why);
+        }
+        self.doubt.get_or_insert(why);
+        Ok(())
+    }
+
+    /// A fork is of one of the programs, and it is not noted of which.
+    pub(super) fn all_ask_idly(&self) -> bool {
+        !self.asking_idly.is_empty() && self.asking_idly.values().all(|asks_idly| *asks_idly)
+    }
+
     /// Compilers name temporary files by their process number. Shells ask for it at their start, whether they use it or
     /// not, and so may their forks.
     fn note_process_number(&mut self, process: u32) -> Result<(), Obstacle> {
         let is_fork = !self.rules.contains_key(&process);
         let is_shell = self.now == SCRIPT || (is_fork && !self.rules.values().any(|rules| *rules == UNKNOWN));
         if !is_shell && !self.now.compiles && !self.seeds(process) {
-            return Err(Obstacle::ReadsRandom);
+            return self.doubt(process, Obstacle::ReadsRandom);
         }
         self.asked_number |= is_shell;
         Ok(())
@@ -307,7 +334,7 @@ impl Analysis<'_, '_, '_> {
                 self.knows_processor = true;
                 return Ok(());
             }
-            Some(Special::Random) if is_random_told => return Err(Obstacle::ReadsRandom),
+            Some(Special::Random) if is_random_told => return self.doubt(process, Obstacle::ReadsRandom),
             Some(Special::Random) => return Ok(()),
             // It was foretold, and what goes there is kept with the other output.
             _ if self.knowledge.policy.prints && given == b"/dev/stdout" && self.now.compiles => return Ok(()),

@@ -95,6 +95,9 @@ pub struct Knowledge<'a> {
     pub messages: &'a [u8],
     /// Macros that its command line defines, with values that its key leaves out.
     pub macros: &'a [Bytes],
+    /// It can be run a second time, to see whether its result shows the time or random numbers. Names of programs of which
+    /// this is to be seen, besides those that are known.
+    pub rehearsed: Option<&'a [Bytes]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +107,8 @@ pub struct Made {
     pub number: Option<usize>,
     /// A file, a program, a folder or a link.
     pub kind: Kind,
+    /// When it was written, if the command has set that time.
+    pub dated: Option<Stamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,6 +116,16 @@ pub struct Dependence {
     pub facts: Vec<Fact>,
     /// Folders come before the files in them.
     pub outputs: Vec<Made>,
+    /// Why only a second run can show whether the result is always the same.
+    pub doubt: Option<Doubt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// What it asked for first.
+    pub why: Obstacle,
+    /// The folders in which it has changed something, by their absolute names. None is in another one.
+    pub folders: Vec<Bytes>,
 }
 
 /// The command's relation to the file at a path.
@@ -219,6 +234,20 @@ struct Analysis<'v, 'w, 'k> {
     others_ask_folder: bool,
     /// Some of its paths are right for its folder only.
     is_anchored: bool,
+    /// The processes whose programs ask for times and random numbers, and seldom show them.
+    asking_idly: FxHashMap<u32, bool>,
+    /// What such a program asked for first.
+    doubt: Option<Obstacle>,
+    /// How it listed folders, by their identities.
+    listings: FxHashMap<u64, Listings>,
+}
+
+/// All readings of one folder.
+#[derive(Debug, Default)]
+struct Listings {
+    begun: usize,
+    /// The digests of the names, of those that went on to the end.
+    names: Vec<u64>,
 }
 
 /// Computes what a command depends on that made these accesses, and what it made.
@@ -255,6 +284,9 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         others_ask: true,
         others_ask_folder: false,
         is_anchored: false,
+        asking_idly: FxHashMap::default(),
+        doubt: None,
+        listings: FxHashMap::default(),
     };
     analysis.declare();
     let idle = analysis.find_idle(accesses);

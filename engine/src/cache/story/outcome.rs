@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::obstacle::Obstacle;
 use super::places::is_installed;
-use super::{Analysis, Dependence, Fate, How, Made, Observation, PathState, Statuses};
+use super::{Analysis, Dependence, Doubt, Fate, How, Listings, Made, Observation, PathState, Statuses};
 use crate::facts::clang_header;
 use crate::facts::environment::{is_silent, BASES, CHECKOUT, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
@@ -18,7 +18,7 @@ use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status_of_name;
 use crate::facts::input::Input;
 use crate::facts::instructions::Findings;
-use crate::facts::path::{is_beside, split, Path, Root};
+use crate::facts::path::{below, is_beside, split, Path, Root};
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::{Form, View};
@@ -40,7 +40,7 @@ impl Analysis<'_, '_, '_> {
         self.knows_processor |= self.knowledge.policy.processor || observations.iter().any(tells);
         self.check_instructions(&observations)?;
         if self.asked_number && self.tells_number(&observations) {
-            return Err(Obstacle::ReadsRandom);
+            self.doubt_all(Obstacle::ReadsRandom)?;
         }
         let mut facts = self.variables();
         facts.extend(self.input()?);
@@ -80,7 +80,12 @@ impl Analysis<'_, '_, '_> {
             let name = name.to_vec();
             facts.push(Fact::Variable { name, value });
         }
-        let mut dependence = Dependence { facts, outputs };
+        let doubt = self.doubt.take();
+        let doubt = doubt.map(|why| Doubt {
+            why,
+            folders: self.changed_folders(),
+        });
+        let mut dependence = Dependence { facts, outputs, doubt };
         dependence.put_in_order(self.view);
         Ok(dependence)
     }
@@ -111,13 +116,26 @@ impl Analysis<'_, '_, '_> {
             }
             let is_past = status.written.is_before(self.knowledge.started);
             let is_dated = is_past || status.written > Stamp::now().plus_seconds(1);
-            if is_dated && !self.knowledge.policy.compiler {
+            let dated = (is_dated && !self.knowledge.policy.compiler).then_some(status.written);
+            if dated.is_some() && !(kind.is_plain() && self.may_set_times()) {
                 return Err(Obstacle::Dated(shown));
             }
             let (path, number) = (path.clone(), self.declared.get(name).copied());
-            outputs.insert(name.clone(), Made { path, number, kind });
+            let made = Made {
+                path,
+                number,
+                kind,
+                dated,
+            };
+            outputs.insert(name.clone(), made);
         }
         Ok(outputs.into_values().collect())
+    }
+
+    /// Whether the times of files from which a program may take that of an output are facts. Scripts of Python ask open files for
+    /// them, which is not seen.
+    fn may_set_times(&self) -> bool {
+        self.rules.values().all(|rules| rules.seeds != Seeds::First)
     }
 
     fn variables(&mut self) -> Vec<Fact> {
@@ -290,13 +308,38 @@ impl Analysis<'_, '_, '_> {
         let is_in = |other: &Bytes| split(other).is_some_and(|(folder, _)| folder == name);
         let makes = |(other, state): (&Bytes, &PathState)| state.fate != Fate::Foreign && is_in(other);
         if self.paths.iter().any(makes) {
-            return Err(Obstacle::ListsResults(self.show(&path)));
+            return self.listing_before(observation);
         }
         self.require_older(&path)?;
         let listing = self.view.listing(&path);
         let listing = listing.map_err(|_| Obstacle::Inconsistent(self.show(&path)))?;
         let in_order = !observation.careless;
         let digest = listing.told(in_order);
+        Ok(Fact::Listing { path, digest, in_order })
+    }
+
+    /// It has listed the folder before it made something there. What it saw is what is there now without that, or else it is not
+    /// known.
+    fn listing_before(&mut self, observation: &Observation) -> Result<Fact, Obstacle> {
+        let (path, folder) = (observation.path.clone(), observation.name.as_slice());
+        let own: Vec<Bytes> = self
+            .paths
+            .iter()
+            .filter(|(_, state)| state.fate != Fate::Foreign)
+            .filter_map(|(name, _)| split(name).filter(|(parent, _)| *parent == folder))
+            .map(|(_, name)| name.to_vec())
+            .collect();
+        let before = self.view.listing_without(&path, &own);
+        let before = before.map_err(|_| Obstacle::Inconsistent(self.show(&path)))?;
+        let is_seen =
+            |seen: &Listings| seen.begun == seen.names.len() && seen.names.iter().all(|names| *names == before.names);
+        let is_known = observation.seen != 0 && self.listings.get(&observation.seen).is_some_and(is_seen);
+        // One whose folder is not known may have been of this one.
+        if !is_known || self.listings.contains_key(&0) {
+            return Err(Obstacle::ListsResults(self.show(&path)));
+        }
+        let in_order = !observation.careless;
+        let digest = before.listing.told(in_order);
         Ok(Fact::Listing { path, digest, in_order })
     }
 
@@ -375,8 +418,8 @@ impl Analysis<'_, '_, '_> {
                     match found {
                         // A runtime that seeds and measures by itself.
                         _ if observation.careless || traced.is_some_and(|rules| rules.seeds != Seeds::Never) => {}
-                        Findings { random: true, .. } => return Err(Obstacle::ReadsRandom),
-                        Findings { clock: true, .. } => return Err(Obstacle::ReadsClock),
+                        Findings { random: true, .. } => self.doubt_all(Obstacle::ReadsRandom)?,
+                        Findings { clock: true, .. } => self.doubt_all(Obstacle::ReadsClock)?,
                         _ => {}
                     }
                 }
@@ -384,6 +427,37 @@ impl Analysis<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Something that differs from run to run may have reached any of the programs.
+    fn doubt_all(&mut self, why: Obstacle) -> Result<(), Obstacle> {
+        match self.traced.is_empty() && self.all_ask_idly() {
+            true => {
+                self.doubt.get_or_insert(why);
+                Ok(())
+            }
+            false => Err(why),
+        }
+    }
+
+    /// The folders that were there before in which something was made, removed or renamed, without those in others.
+    fn changed_folders(&self) -> Vec<Bytes> {
+        let is_changed = |state: &PathState| state.fate != Fate::Foreign || state.was_removed;
+        let changed = self.paths.iter().filter(|(_, state)| is_changed(state));
+        let is_old = |folder: &Bytes| !self.paths.get(folder).is_some_and(is_changed);
+        let mut folders: Vec<Bytes> = changed
+            .filter_map(|(name, _)| Some(split(name)?.0.to_vec()))
+            .filter(is_old)
+            .collect();
+        folders.sort_unstable();
+        // What is in a folder follows it, but not always at once: `a`, `a-b`, `a/b`.
+        let mut outer: Vec<Bytes> = Vec::new();
+        for folder in folders {
+            if !outer.iter().any(|other| below(other, &folder).is_some()) {
+                outer.push(folder);
+            }
+        }
+        outer
     }
 
     /// A source that a compiler has read makes it do so.

@@ -7,7 +7,7 @@ use super::shell::is_known;
 use super::{Analysis, How};
 use crate::facts::path::{below, is_tidy, split, tidy, trimmed, Path, Root};
 use crate::observe::access::Bytes;
-use crate::observe::known_programs::{is_of_go, Family, ProgramRules, GO, OWN_CALLS, UNKNOWN};
+use crate::observe::known_programs::{asks_idly, is_of_go, Family, ProgramRules, GO, OWN_CALLS, UNKNOWN};
 
 static COMMAND_FOLDER: Path = Path {
     root: Root::Folder,
@@ -53,6 +53,11 @@ impl Analysis<'_, '_, '_> {
             self.traced.remove(&process);
         }
         self.is_traced = is_traced;
+        if let Some(own) = self.knowledge.rehearsed {
+            let is_known = rules != UNKNOWN && rules != GO;
+            let asks_idly = is_known || is_installed(program) && asks_idly(program) || is_named(program, own);
+            self.asking_idly.insert(process, asks_idly);
+        }
         let is_first = self.rules.insert(process, rules).is_none() && self.rules.len() == 1;
         if is_first && !is_traced && self.knowledge.policy.shell && is_known(program) {
             self.shell = Some(process);
@@ -137,6 +142,12 @@ impl Analysis<'_, '_, '_> {
     pub(super) fn show(&self, path: &Path) -> String {
         self.view.place.show(path)
     }
+}
+
+/// Whether the program has one of these names. `*` is all names.
+fn is_named(program: &[u8], names: &[Bytes]) -> bool {
+    let last = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    names.iter().any(|name| name == last || name == b"*")
 }
 
 /// Whether the program came with the system.

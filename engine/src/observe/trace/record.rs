@@ -92,6 +92,7 @@ pub const MAKE: u16 = 19;
 pub const BLIND: u16 = 20;
 pub const MEASURE: u16 = 40;
 pub const NUMBER: u16 = 41;
+pub const LISTED: u16 = 50;
 /// Only the second witness writes these (`crate::witness`).
 pub const BEGIN_TRACED: u16 = 42;
 pub const WITNESS: u16 = 43;
@@ -147,7 +148,17 @@ pub fn what(record: Record) -> Result<What, &'static str> {
         },
         MEASURE => What::Measure,
         NUMBER => What::Number,
+        LISTED => listed(&path).ok_or(DAMAGED)?,
         _ => return Err(DAMAGED),
+    })
+}
+
+fn listed(text: &[u8]) -> Option<What> {
+    let (folder, names) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    Some(What::Listed {
+        folder: number(folder)?,
+        names: number(names)?,
     })
 }
 
