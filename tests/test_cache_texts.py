@@ -26,7 +26,10 @@ HEADER = """\
 #define UNUSED 1
 
 struct S { int a; /* of S */ };
-inline int g(int x) { return x + A; }
+inline int g(int x)
+{
+	return x + A;
+}
 """
 FILES = {"src/a.cc": SOURCE, "src/a.h": HEADER, "src/config.h": '#define WHERE "/one"\n'}
 LINE = "gcc -O0 -Isrc -c src/a.cc -o a.o"

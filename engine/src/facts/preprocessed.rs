@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use memchr::memmem;
 
 use super::comments::parts;
-use super::words::{joined, may_take_raw};
+use super::words::{before_splice, joined, may_take_raw};
 use crate::bytes::digest::Digest;
 use crate::observe::access::Bytes;
 
@@ -155,20 +155,23 @@ pub fn layout(text: &[u8]) -> Option<Digest> {
         }
         kept.extend_from_slice(&text[start..]);
     }
-    let lines = || {
-        parts
-            .code
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.trim_ascii().is_empty())
-    };
+    // Directives have no indent that counts.
+    let mut goes_on = false;
+    let mut lines: Vec<&[u8]> = parts.code.split(|byte| *byte == b'\n').collect();
+    lines.retain(|line| {
+        let is_directive = goes_on || line.trim_ascii_start().starts_with(b"#");
+        goes_on = is_directive && before_splice(line).is_some();
+        !is_directive && !line.trim_ascii().is_empty()
+    });
     let indent = |line: &'_ [u8]| {
         line.iter()
             .take_while(|byte| byte.is_ascii_whitespace())
             .copied()
             .collect::<Bytes>()
     };
-    if lines().any(|line| indent(line).contains(&b'\t')) {
-        lines().for_each(|line| kept.extend(indent(line).into_iter().chain([b'\n'])));
+    if lines.iter().any(|line| indent(line).contains(&b'\t')) {
+        let indents = lines.iter().map(|line| indent(line));
+        indents.for_each(|indent| kept.extend(indent.into_iter().chain([b'\n'])));
     }
     (!kept.is_empty()).then(|| Digest::of(&kept))
 }
@@ -253,6 +256,8 @@ mod tests {
         assert_eq!(layout(b"int a; // b\n  int c;\n"), None);
         assert!(same("int a; /* b */\n  int c;\n", "/* d */\n\n\n   int a;\nint c;\n"));
         assert!(same("\tint a; // b\n", "// c\n\n\tint a;\n"));
+        assert!(same("\tint a;\n", "#define A \\\n\t\t1\n\tint a;\n# define B\n"));
+        assert!(!same("\tint a;\n", "#define A 1\n\t\tint a;\n"));
         assert!(!same("\tint a;\n", " int a;\n"));
         assert!(!same("\tint a;\n\tint b;\n", "\tint a;\n int b;\n"));
         assert!(!same("a; /* fall through */ b;\n", "a; b;\n"));
