@@ -186,6 +186,16 @@ class Wafcc(CompilerCache):
 	def counts(self) -> Dict[str, Any]:
 		return json.loads(self.ask("--show-stats", "--json"))
 
+	def wait_for(self, work: str) -> None:
+		"""Wait until none of this work is left, which the engine does in idle times. An old engine may not know it."""
+		deadline = time.monotonic() + PROOF
+		while time.monotonic() < deadline:
+			told = self.counts().get(work)
+			if not told or not told["waiting"]:
+				return
+			time.sleep(0.1)
+		raise Failed("its %s were not done in %d s: %s" % (work, PROOF, told))
+
 	def pids(self) -> List[int]:
 		return self.engine.pids()
 
@@ -239,13 +249,17 @@ class Comparing(Wafcc):
 
 	def rest(self) -> None:
 		"""Wait until the texts of all compiles are known that are worth it."""
-		deadline = time.monotonic() + PROOF
-		while time.monotonic() < deadline:
-			told = self.counts()["texts"]
-			if not told["waiting"]:
-				return
-			time.sleep(0.5)
-		raise Failed("its texts were not kept in %d s: %s" % (PROOF, told))
+		self.wait_for("texts")
+
+
+class Proving(Wafcc):
+	"""Ours, which runs a command once more to learn whether it makes the same."""
+
+	settings = {"WAFCC_PROVECOMMANDS": "yes"}
+
+	def rest(self) -> None:
+		"""Wait until all commands are proved that can be."""
+		self.wait_for("proofs")
 
 
 class EngineCache(Wafcc):

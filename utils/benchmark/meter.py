@@ -1,5 +1,6 @@
 """Running one command and measuring it."""
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -45,8 +46,12 @@ def measure(command: Command, output: str, daemons: Callable[[], List[int]], ush
 	return Reading(wall, used)
 
 
-def watch(command: Command, output: str, usher: str = "") -> Tuple[float, int, Usage]:
-	"""Run a command and wait for all its processes. Its time ends with the first process."""
+def watch(command: Command, output: str, usher: str = "", errors: str = "") -> Tuple[float, int, Usage]:
+	"""
+	Run a command and wait for all its processes. Its time ends with the first process.
+
+	Its messages go to the file ``errors``, or to that of its output.
+	"""
 	child = None
 	report = output + ".peak"
 	if usher:
@@ -54,7 +59,7 @@ def watch(command: Command, output: str, usher: str = "") -> Tuple[float, int, U
 	try:
 		with INTERRUPTS.held():
 			start = time.monotonic()
-			child = start_command(command, output)
+			child = start_command(command, output, errors)
 		_, status, usage = os.wait4(child.pid, 0)
 		wall = time.monotonic() - start
 		child.returncode = -(status & 127) if status & 127 else status >> 8
@@ -77,8 +82,10 @@ def read_peak(report: str, otherwise: int) -> int:
 		return otherwise
 
 
-def start_command(command: Command, output: str) -> "subprocess.Popen[bytes]":
-	with open(output, "wb") as f:
+def start_command(command: Command, output: str, errors: str) -> "subprocess.Popen[bytes]":
+	with contextlib.ExitStack() as stack:
+		f = stack.enter_context(open(output, "wb"))
+		g = stack.enter_context(open(errors, "wb")) if errors else subprocess.STDOUT
 		try:
 			return subprocess.Popen(
 				command.argv,
@@ -86,7 +93,7 @@ def start_command(command: Command, output: str) -> "subprocess.Popen[bytes]":
 				env=command.env,
 				stdin=subprocess.DEVNULL,
 				stdout=f,
-				stderr=subprocess.STDOUT,
+				stderr=g,
 				start_new_session=True,
 			)
 		except OSError as e:

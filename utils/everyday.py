@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""
+Run everyday commands twice, plainly and with each cache, and tell which are answered the second time, whether anything
+differs, and how long they take.
+
+Each command has a folder of its own, with inputs that are an hour old. After each run, what it made is removed, and
+what it changed is put back. Two plain runs tell what is right: files with their kinds, modes and contents, output,
+messages and exit status; also the times of files for commands that set them. A command whose plain runs differ must
+not be answered with an old result.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+from typing import Any, Dict, List, Mapping, Optional
+
+from benchmark.arguments import names
+from benchmark.cache import Wafcc
+from benchmark.interrupt import INTERRUPTS, Interrupted
+from benchmark.machine import describe_machine, load
+from benchmark.mistake import Failed, Mistake
+from benchmark.progress import Progress
+from benchmark.session import adopt_orphans, end_children
+from commands.command import Everyday
+from commands.contender import CONTENDERS, PLAIN, Contender
+from commands.report import Report
+from commands.table import COMMANDS, KIND_OF, KINDS
+from commands.trial import Caches, Trial, plain_environment
+
+EXAMPLES = """\
+examples:
+  utils/everyday.py                                        all commands, all contenders that are here: some minutes
+  utils/everyday.py --kinds texts,archives --contenders plain,wafcc
+  utils/everyday.py --commands sort,tar-x,date --json out.json
+  utils/everyday.py --kinds compilers --contenders plain,wafcc,ccache --repeat 5
+  utils/everyday.py --list                                 kinds with their commands, and contenders
+
+A command whose program is not installed is left out, and named. So is a contender that is missing.
+exit status: 0 all is right, 1 something is wrong or failed, 2 it could not begin, 128 and more: a signal
+"""
+
+
+class Parser(argparse.ArgumentParser):
+	"""All that can be asked for."""
+
+	def __init__(self) -> None:
+		look = argparse.RawDescriptionHelpFormatter
+		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		self.add_argument("--kinds", type=names, metavar="A,B", help="of %s (default all)" % ", ".join(KINDS))
+		self.add_argument("--commands", type=names, metavar="A,B", help="by their names, of these kinds: --list")
+		self.add_argument("--contenders", type=names, metavar="A,B", help="of %s (default all)" % ", ".join(CONTENDERS))
+		self.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds with empty caches (default 1)")
+		self.add_argument("--work", metavar="DIR", help="where to run them (default the system's temporary folder)")
+		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each command")
+		self.add_argument("--list", action="store_true", help="list commands and contenders, and end")
+
+
+def choose(known: Mapping[str, Any], wanted: Optional[List[str]], option: str) -> List[Any]:
+	unknown = [name for name in wanted or [] if name not in known]
+	if unknown:
+		raise Mistake("%s: no %s: there are %s" % (option, unknown[0], ", ".join(known)))
+	return [known[name] for name in wanted or known]
+
+
+def choose_commands(options: argparse.Namespace) -> List[Everyday]:
+	kinds = choose({kind: kind for kind in KINDS}, options.kinds, "--kinds")
+	return choose({name: COMMANDS[name] for name in COMMANDS if KIND_OF[name] in kinds}, options.commands, "--commands")
+
+
+def check(options: argparse.Namespace) -> None:
+	"""Say what cannot be done, before anything is."""
+	if options.repeat < 1:
+		raise Mistake("--repeat: %d rounds are none: 1 or more" % options.repeat)
+	if options.work and not os.access(options.work, os.W_OK | os.X_OK):
+		raise Mistake("--work: %s is no folder to write in" % options.work)
+	if options.json and not os.access(options.json.absolute().parent, os.W_OK | os.X_OK):
+		raise Mistake("--json: %s is no folder to write in" % options.json.absolute().parent)
+
+
+class Campaign:
+	"""All that was asked for."""
+
+	def __init__(self, options: argparse.Namespace) -> None:
+		self.options = options
+		self.progress = Progress(sys.stderr)
+		self.values: List[Dict[str, Any]] = []
+		self.left_out: List[str] = []
+		self.failed: List[str] = []
+		self.machine = describe_machine(options.work or tempfile.gettempdir(), sys.argv, {})
+
+	def run(self, commands: List[Everyday], contenders: List[Contender]) -> None:
+		commands = [command for command in commands if self.has(command.name, command.missing(), "is not installed")]
+		others = [contender for contender in contenders if contender is not PLAIN]
+		others = [contender for contender in others if self.has(contender.name, contender.missing() or "")]
+		with tempfile.TemporaryDirectory(prefix="everyday-", dir=self.options.work) as work:
+			for turn in range(self.options.repeat):
+				begin = turn % max(len(others), 1)
+				self.run_round(turn, commands, [*others[begin:], *others[:begin]], pathlib.Path(os.path.realpath(work)))
+
+	def has(self, name: str, lack: str, why: str = "") -> bool:
+		if lack:
+			self.left_out.append(("%s: %s %s" % (name, lack, why)).rstrip())
+			self.progress.say("left out: %s" % self.left_out[-1])
+		return not lack
+
+	def run_round(self, turn: int, commands: List[Everyday], others: List[Contender], work: pathlib.Path) -> None:
+		"""Run all commands, with caches that are empty at first."""
+		caches: Caches = []
+		try:
+			for contender in others:
+				if contender.cache:
+					folder = work / ("%s-%d" % (contender.name, turn))
+					cache = contender.cache(str(folder), plain_environment())
+					caches.append((contender, cache))
+					if isinstance(cache, Wafcc):
+						cache.engine.start()  # or the first command would wait for it
+			for number, command in enumerate(commands):
+				rest = [(other.name, 1) for other in commands[number:]]
+				rest += [(other.name, 1) for other in commands] * (self.options.repeat - turn - 1)
+				self.progress.begin("%s: %s" % (KIND_OF[command.name], command.name), rest)
+				self.measure(turn, command, [pair for pair in caches if pair[0].takes(command)], work)
+				self.progress.done(command.name)
+		finally:
+			with INTERRUPTS.held():
+				for _, cache in caches:
+					cache.stop()
+
+	def measure(self, turn: int, command: Everyday, caches: Caches, work: pathlib.Path) -> None:
+		try:
+			done = Trial(command, work).run(caches)
+		except Failed as e:
+			self.failed.append("%s: %s" % (command.name, "\n".join([str(e), *e.quote()])))
+			self.progress.say("failed: %s" % self.failed[-1])
+			return
+		told = {"command": command.name, "kind": KIND_OF[command.name], "round": turn}
+		for name, one in done.items():
+			self.values.append({**told, "contender": name, **one._asdict(), "load": load()})
+			if one.wrong:
+				self.progress.say("WRONG: %s, %s, %s" % (command.name, name, one.wrong))
+		self.keep()
+
+	def keep(self) -> None:
+		if self.options.json:
+			lists = {"left_out": self.left_out, "failed": self.failed}
+			record = {"machine": self.machine, "runs": self.values, **lists}
+			part = self.options.json.with_suffix(".part")
+			part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+			os.replace(part, self.options.json)
+
+	def tell(self) -> None:
+		for line in Report(self.values).lines(sys.stdout.isatty()) if self.values else []:
+			print(line)
+		for line in self.failed:
+			print("failed: %s" % line)
+		for line in self.left_out:
+			print("left out: %s" % line)
+		print("%s, %s, load before it %s" % tuple(self.machine[key] for key in ("processor", "system", "load")))
+
+	def is_good(self) -> bool:
+		"""Whether something ran, nothing failed, and nothing was wrong."""
+		return bool(self.values) and not self.failed and not any(value["wrong"] for value in self.values)
+
+
+def main() -> int:
+	options = Parser().parse_args()
+	INTERRUPTS.listen()
+	adopt_orphans()
+	try:
+		commands = choose_commands(options)
+		contenders = choose(CONTENDERS, options.contenders, "--contenders")
+		if options.list:
+			for kind in dict.fromkeys(KIND_OF[command.name] for command in commands):
+				print("%-16s %s" % (kind, " ".join(each.name for each in commands if KIND_OF[each.name] == kind)))
+			print("%-16s %s" % ("contenders", " ".join(contender.name for contender in contenders)))
+			return 0
+		check(options)
+		campaign = Campaign(options)
+		campaign.run(commands, contenders)
+	except (Mistake, Failed) as e:
+		print("everyday: %s" % "\n".join([str(e), *(e.quote() if isinstance(e, Failed) else [])]), file=sys.stderr)
+		return 2
+	except Interrupted as e:
+		print("everyday: %s" % e, file=sys.stderr)
+		return e.exit_status
+	finally:
+		end_children()
+	campaign.tell()
+	return 0 if campaign.is_good() else 1
+
+
+if __name__ == "__main__":
+	sys.exit(main())
