@@ -28,7 +28,7 @@ COMMANDS = (
 	Everyday("gcc-shared", "gcc -shared -o libx.so square.o cube.o", C, setup="gcc -fPIC -c square.c cube.c"),
 	Everyday("gcc-static", "gcc -static -o hello hello.c", {"hello.c": HELLO}),
 	Everyday("clang-link", "clang -o app main.o square.o cube.o", C, setup=OBJECTS, also=GCC),
-	Everyday("musl-gcc-c", "musl-gcc -O1 -c hello.c -o hello.o", {"hello.c": HELLO}),
+	Everyday("musl-gcc-c", "musl-gcc -O1 -c hello.c -o hello.o", {"hello.c": HELLO}, is_compile=True),
 	Everyday("musl-gcc-link", "musl-gcc -static -o hello hello.c", {"hello.c": HELLO}),
 	Everyday("ar", "ar rcs libx.a square.o cube.o", C, setup=OBJECTS, also=GCC),
 	Everyday("ar-D", "ar rcsD libx.a square.o cube.o", C, setup=OBJECTS, also=GCC),

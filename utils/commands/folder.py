@@ -94,8 +94,7 @@ def restore(folder: pathlib.Path, before: State) -> None:
 			del now[name]
 	for name, old in before.items():
 		path = folder / name
-		entry = now.get(name)
-		if entry is None or differs(entry, old, "file"):
+		if name not in now or differs(now[name], old, "file"):
 			make(folder, name, old)
 		if old.kind != "link" and stat.S_IMODE(path.stat().st_mode) != old.mode:
 			path.chmod(old.mode)

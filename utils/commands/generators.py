@@ -32,5 +32,4 @@ COMMANDS = (
 	Everyday("pod2man", "pod2man in.pod out.1", {"in.pod": POD}),
 	Everyday("rpcgen", "rpcgen -h -o one.h one.x", {"one.x": RPC}),
 	Everyday("autoconf", "autoconf", {"configure.ac": CONFIGURE, "out.in": "@PACKAGE_NAME@\n"}, also=("m4", "perl")),
-	Everyday("convert", "convert -size 8x8 xc:red out.ppm", {}),
 )

@@ -18,7 +18,7 @@ from benchmark.mistake import Failed
 
 from .command import Everyday
 from .contender import PLAIN, Contender
-from .folder import YOUNGER, State, make_old, restore, scan, settle, write_inputs
+from .folder import YOUNGER, Entry, State, make_old, restore, scan, settle, write_inputs
 
 Caches = List[Tuple[Contender, CompilerCache]]
 OTHERS = ("CCACHE_", "FB_", "FIREBUILD_", "SCCACHE_", "WAFCC_", "WAFD", "MAKEFLAGS", "MFLAGS")
@@ -71,9 +71,8 @@ class Trial:
 		"""By the names of contenders: what came of it. The folder is removed then."""
 		try:
 			self.prepare()
+			self.try_out()
 			first = self.once(PLAIN, {})
-			if first.seen.status != self.command.status:
-				raise Failed(explain(self.command.argv, first.seen.status), text_of(first.seen))
 			began = time.monotonic()
 			runs = {contender.name: self.twice(contender, cache) for contender, cache in caches}
 			time.sleep(max(began + self.command.again - time.monotonic(), 0))
@@ -96,6 +95,12 @@ class Trial:
 				raise Failed("its setup: " + explain(argv, seen.status), text_of(seen))
 			make_old(self.folder, YOUNGER)
 		self.before = settle(self.folder)
+
+	def try_out(self) -> None:
+		"""A run that does not count: it brings the programs into memory, and shows whether the command works here."""
+		_, seen = self.once(PLAIN, {})
+		if seen.status != self.command.status:
+			raise Failed(explain(self.command.argv, seen.status), text_of(seen))
 
 	def once(self, contender: Contender, variables: Dict[str, str]) -> Run:
 		"""Run it, and put the folder back."""
@@ -146,12 +151,17 @@ class Trial:
 		for name in sorted({*right.state, *seen.state}):
 			if name not in right.state or name not in seen.state:
 				return "%s is %s" % (name, "missing" if name in right.state else "too much")
-			one, other = right.state[name], seen.state[name]
-			for field in ("kind", "mode", "content", "twin", "time"):
-				is_told = field != "time" or (self.command.sets_times and one.kind == "file")
-				if is_told and getattr(one, field) != getattr(other, field):
-					return "%s has another %s" % (name, field)
+			field = self.other_field(right.state[name], seen.state[name])
+			if field:
+				return "%s has another %s" % (name, field)
 		return ""
+
+	def other_field(self, right: Entry, seen: Entry) -> str:
+		"""What of a file, folder or link is not as it should be; empty if nothing is."""
+		fields = ["kind", "mode", "content", "twin"]
+		if self.command.sets_times and right.kind == "file":
+			fields.append("time")
+		return next((field for field in fields if getattr(right, field) != getattr(seen, field)), "")
 
 
 class Reasons:
