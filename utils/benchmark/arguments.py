@@ -29,6 +29,7 @@ examples:
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
   bench.py project --contenders ninja,ninja+ccache    CaDiCaL and LevelDB, in C++, with caches cold and warm
   bench.py precompiled --compilers g++,clang++        C++ code with a precompiled header of Boost
+  bench.py boards --size 1,50,15,0 --common 5 --contenders ninja,ninja+ccache,ninja+wafcc-texts
   bench.py header --size 1,50,15,0 --common 5 --contenders ninja,ninja+ccache,ninja+wafcc-texts
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
   bench.py flags --compilers g++,clang++ --weight realistic --contenders ninja+wafcc

@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
 from . import servers
-from .builder import BUILD, COMPILING, EDIT, PRECOMPILE, PRICE
+from .builder import BOARD, BUILD, COMPILING, EDIT, PRECOMPILE, PRICE
 from .hosts import Host
 from .mistake import Failed
 from .service import Engine, find_engine
@@ -103,7 +103,7 @@ class Ccache(CompilerCache):
 	"""ccache, with no settings but its own defaults."""
 
 	program = "ccache"
-	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT}
+	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT, BOARD}
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
@@ -152,7 +152,7 @@ class Wafcc(CompilerCache):
 	"""Ours, with an engine of its own."""
 
 	program = "wafcc"
-	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT}
+	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT, BOARD}
 	remedy = ": run cargo build --release in engine"
 	programs: Optional[str] = None
 	"""The folder of another build of it."""
@@ -244,7 +244,7 @@ class Sharing(Learning):
 class Comparing(Wafcc):
 	"""Ours, which compares what the preprocessor leaves."""
 
-	abilities = COMPILING
+	abilities = COMPILING | {BOARD}
 	settings = {"WAFCC_COMPARETEXTS": "yes"}
 
 	def rest(self) -> None:

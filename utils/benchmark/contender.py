@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterable, List, Mapping,
 from . import ablation
 from .builder import (
 	BATCH,
+	BOARD,
 	BUILD,
 	CLIENT,
 	CONFIGURE,
@@ -304,7 +305,7 @@ class Ninja(Builder):
 	"""ninja, with the project's own build file."""
 
 	program = "ninja"
-	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR, PRICE, PRECOMPILE, EDIT))
+	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR, PRICE, PRECOMPILE, EDIT, BOARD))
 
 	def prepare(self, run: "Run") -> None:
 		text = rebind(run.project.read("build.ninja"), NINJA_FOLDER, run.folder)

@@ -12,6 +12,8 @@ import subprocess
 import time
 from typing import Callable, Sequence
 
+from .boards import BOARDS, Boards
+from .boards import PARTS as BOARD_PARTS
 from .editing import Edits
 from .foreground import Foreground
 from .headers import EDITS, Header
@@ -21,7 +23,7 @@ from .mistake import Failed
 from .precompiled import PARTS as BUILDS
 from .precompiled import Checkouts
 from .price import Prices
-from .project import NAP, Answers, digest_of
+from .project import NAP, Answers, digest_of, source_of
 from .run import Run
 
 ALONE = 2.0  # seconds for which a job is watched alone
@@ -199,6 +201,25 @@ def build_after_edits_of_a_header(run: Run) -> None:
 			check_same_objects(run)
 	finally:
 		header.restore()
+
+
+def build_boards(run: Run) -> None:
+	"""Build one board of a project after the other, each into a new folder."""
+	boards = Boards(run.project)
+	digests = {}
+	try:
+		for part, board in zip(BOARD_PARTS, BOARDS):
+			boards.choose(board)
+			take_new_folder(run)
+			build_from_cache(run)
+			run.results[-1] = (part, run.results[-1][1])
+			check_all_objects(run)
+			for path in run.project.objects(run.folder):
+				name = source_of(os.path.relpath(path, run.path("")))
+				digests["%s of the %s" % (name, part)] = digest_of(path)
+	finally:
+		boards.restore()
+	expect_same(*run.project.compare_digests(digests, run.lane.text))
 
 
 def build_edits(run: Run) -> None:

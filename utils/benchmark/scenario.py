@@ -6,7 +6,7 @@ To add one, add a row to SCENARIOS, and to ``phases`` those that are not there y
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import builder, editing, workshop
+from . import boards, builder, editing, workshop
 from . import phases as do
 from .price import flag_sets
 from .project import NAP, SHAPES
@@ -122,6 +122,18 @@ SCENARIOS = {
 			note=(
 				"what is added amid the header, one after the other. Caches have seen one build before, and had the "
 				"time to learn from it. All objects are equal"
+			),
+		),
+		Scenario(
+			"boards",
+			"one board of a firmware after the other, each into a new folder",
+			(do.build_boards,),
+			needs=builder.BOARD,
+			measures=WARM,
+			note=(
+				"each board has other macros on the command line, and a generated header with other macros, which all "
+				"sources include and one of %d uses. Caches have the time to learn in between. All objects are equal"
+				% boards.SHARE
 			),
 		),
 		Scenario(

@@ -9,6 +9,7 @@ use wafengine::cache::lookup::entry::{Content, Entry, Output, Print};
 use wafengine::cache::remote::foreign::{is_calm, Origin, Stored};
 use wafengine::facts::fact::{Fact, Kind};
 use wafengine::facts::path::{Path, Root};
+use wafengine::facts::status::Stamp;
 use wafengine::trust::signature::{PublicKey, Sealed, Trust};
 
 fn seeds() -> Vec<Vec<u8>> {
@@ -55,6 +56,10 @@ fn seeds() -> Vec<Vec<u8>> {
             size: 700,
             is_program: true,
         },
+        dated: Some(Stamp {
+            seconds: 1,
+            nanoseconds: 2,
+        }),
     };
     let entry = Entry {
         facts,

@@ -336,11 +336,15 @@ impl Analysis<'_, '_, '_> {
             }
             Some(Special::Random) if is_random_told => return self.doubt(process, Obstacle::ReadsRandom),
             Some(Special::Random) => return Ok(()),
+            // How large the machine is, and how busy. Its processors and its name are facts in any case.
+            Some(Special::Machine | Special::Processor) if error == 0 => {
+                self.knows_processor = true;
+                let path = self.show(&path);
+                return self.doubt(process, Obstacle::Device(path));
+            }
             // It was foretold, and what goes there is kept with the other output.
             _ if self.knowledge.policy.prints && given == b"/dev/stdout" && self.now.compiles => return Ok(()),
-            Some(Special::Device | Special::Machine | Special::Processor) if error == 0 => {
-                return Err(Obstacle::Device(self.show(&path)))
-            }
+            Some(Special::Device) if error == 0 => return Err(Obstacle::Device(self.show(&path))),
             _ => {}
         }
         let is_device = special(&self.view.place.absolute(&path)).is_some();
