@@ -8,7 +8,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "park.c",
     "before.c",
     "child.c",
@@ -21,6 +21,7 @@ const SOURCES: [&str; 15] = [
     "watch.c",
     "clock.c",
     "system_info.c",
+    "users.c",
     "locale.c",
     "launch.c",
     "program.c",

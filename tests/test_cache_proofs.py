@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import socket
 import subprocess
 import time
 from typing import Any, Dict
@@ -37,6 +38,7 @@ FILES = {
 	"date.pl": 'open(my $o, ">", "out"); print $o scalar(localtime());\n',
 	"today.py": "import random, datetime\nopen('out', 'w').write(str(datetime.date.today()))\n",
 	"name.sh": "printf '%(%Y)T' -1 > name-$(printf '%(%Y)T' -1); echo > out\n",
+	"own.pl": 'open(my $o, ">", "out"); close $o; my $t = (stat "out")[9]; open($o, ">", "out"); print $o $t;\n',
 	"says.sh": "echo $SRANDOM; echo > out\n",
 }
 ALIKE = {
@@ -50,7 +52,7 @@ ALIKE = {
 }
 DIFFERENT = [
 	*("bash date.sh", "bash year.sh", "bash day.sh", "bash epoch.sh", "bash chance.sh", "bash number.sh"),
-	*("bash name.sh", "bash says.sh", "perl chance.pl", "perl time.pl", "perl date.pl"),
+	*("bash name.sh", "bash says.sh", "perl chance.pl", "perl time.pl", "perl date.pl", "perl own.pl"),
 	"/usr/bin/python3 -S -B today.py",
 ]
 
@@ -181,6 +183,34 @@ def test_the_second_run_changes_nothing(sandbox: Facts) -> None:
 	assert sandbox.look() == before and not elsewhere.exists()
 	assert (status.st_ino, status.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 	assert str(sandbox.folder) not in pathlib.Path("/proc/mounts").read_text()
+
+
+def test_the_second_run_reaches_nobody(sandbox: Facts, tmp_path: pathlib.Path) -> None:
+	"""Neither does it end other processes, nor talk to them."""
+	other = subprocess.Popen(["sleep", "600"])
+	listener = socket.socket(socket.AF_UNIX)
+	try:
+		listener.bind(str(tmp_path / "socket"))
+		listener.listen()
+		listener.setblocking(False)
+		year = time.strftime("%Y")
+		sandbox.write("kill.sh", "echo > out\n[ $(printf '%%(%%Y)T' -1) = %s ] || kill -9 %d\n" % (year, other.pid))
+		talk = (
+			"import socket, time, random\nopen('out', 'w')\nif time.gmtime().tm_year != %s:\n\ts = socket.socket(1)\n"
+		)
+		sandbox.write("talk.py", talk % year + "\ts.connect(%r)\n" % str(tmp_path / "socket"))
+		time.sleep(0.1)
+		for number, line in enumerate(["bash kill.sh", "/usr/bin/python3 -S -B talk.py"], start=1):
+			assert "not stored" not in run(sandbox, line)
+			(sandbox.folder / "out").unlink()
+			assert wait(sandbox)["unproved"] == {"it could not be observed": number}
+		assert other.poll() is None
+		with pytest.raises(BlockingIOError):
+			listener.accept()
+	finally:
+		listener.close()
+		other.kill()
+		other.wait()
 
 
 def test_inputs_that_change_before_the_second_run(sandbox: Facts) -> None:

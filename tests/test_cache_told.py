@@ -71,12 +71,7 @@ TOLD = {
 	"its session": (writes('"%d", getsid(0)'), CHANCE),
 	"a fork's number": ("if (!fork()) {" + writes('"%d", getpid()') + "} return wait(NULL) < 0;", CHANCE),
 	"random bytes of the kernel": (writes('"%lx", *(long *)getauxval(AT_RANDOM)'), CHANCE),
-	"a user": (writes('"%s", getpwuid(0)->pw_dir'), BLIND),
-	"a user, into a buffer": (
-		writes('"%s", p.pw_dir', 'struct passwd p, *q; char b[999]; getpwnam_r("root", &p, b, sizeof b, &q);'),
-		BLIND,
-	),
-	"a group": (writes('"%d", getgrnam("root")->gr_gid'), BLIND),
+	"a user that is in no file": (writes('"%d", getpwuid(54321) != 0'), BLIND),
 	"all users": (writes('"%s", getpwent()->pw_name'), BLIND),
 	"a service": (writes('"%p", getservbyname("http", "tcp")'), BLIND),
 	"a protocol": (writes('"%p", getprotobyname("tcp")'), BLIND),
@@ -217,6 +212,9 @@ def test_a_python_script_that_tells_the_number_of_its_process(sandbox: Facts) ->
 
 
 KEPT = {
+	"a user": 'getpwuid(0)->pw_dir; getpwnam("root")->pw_uid;',
+	"a group": 'getgrnam("root")->gr_gid; getgrgid(0)->gr_name;',
+	"a user, into a buffer": 'struct passwd p, *q; char b[999]; getpwnam_r("root", &p, b, sizeof b, &q);',
 	"no attribute": 'char b[9]; getxattr("in.txt", "user.none", b, sizeof b);',
 	"the size of a page": "sysconf(_SC_PAGESIZE);",
 	"what the processor has": "getauxval(AT_PAGESZ);",

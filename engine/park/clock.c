@@ -177,19 +177,26 @@ EXPORT uint32_t arc4random_uniform(uint32_t bound) {
 
 /* ---- other processes */
 
+/* A command that is run a second time must not reach anyone. The first time it did not talk, or there would be no second time. */
+static int may_talk(int is_talk) {
+	if (!wafpark_watch || !is_talk)
+		return 1;
+	wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_TALK, "");
+	if (!wafpark_ahead())
+		return 1;
+	errno = EPERM;
+	return 0;
+}
+
 EXPORT int connect(int socket, __CONST_SOCKADDR_ARG address, socklen_t size) {
 	REAL(int, connect, (int, __CONST_SOCKADDR_ARG, socklen_t))
-	if (wafpark_watch)
-		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_TALK, "");
-	return real ? real(socket, address, size) : -1;
+	return may_talk(1) && real ? real(socket, address, size) : -1;
 }
 
 #define TALK(result, name, parameters, arguments, is_talk, failure)                                                           \
 	EXPORT result name parameters {                                                                                          \
 		REAL(result, name, parameters)                                                                                       \
-		if (wafpark_watch && (is_talk))                                                                                      \
-			wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_TALK, "");                                                        \
-		return real ? real arguments : failure;                                                                              \
+		return may_talk(is_talk) && real ? real arguments : failure;                                                         \
 	}
 TALK(int, bind, (int socket, __CONST_SOCKADDR_ARG address, socklen_t size), (socket, address, size), 1, -1)
 TALK(ssize_t, sendto,

@@ -51,17 +51,9 @@ static void note(enum wafpark_kind kind, enum wafpark_blindness why) {
 
 /* ---- users, groups and hosts: information from files and servers */
 
-BLIND(getpwnam, 0, WAFPARK_BLIND_USERS)
-BLIND(getpwuid, 0, WAFPARK_BLIND_USERS)
 BLIND(getpwent, 0, WAFPARK_BLIND_USERS)
-BLIND(getpwnam_r, 5, WAFPARK_BLIND_USERS)
-BLIND(getpwuid_r, 5, WAFPARK_BLIND_USERS)
 BLIND(getpwent_r, 5, WAFPARK_BLIND_USERS)
-BLIND(getgrnam, 0, WAFPARK_BLIND_USERS)
-BLIND(getgrgid, 0, WAFPARK_BLIND_USERS)
 BLIND(getgrent, 0, WAFPARK_BLIND_USERS)
-BLIND(getgrnam_r, 5, WAFPARK_BLIND_USERS)
-BLIND(getgrgid_r, 5, WAFPARK_BLIND_USERS)
 BLIND(getgrent_r, 5, WAFPARK_BLIND_USERS)
 BLIND(getgrouplist, -1, WAFPARK_BLIND_USERS)
 BLIND(getlogin, 0, WAFPARK_BLIND_USERS)

@@ -206,11 +206,12 @@ def build_after_edits_of_a_header(run: Run) -> None:
 def build_boards(run: Run) -> None:
 	"""Build one board of a project after the other, each into a new folder."""
 	boards = Boards(run.project)
-	digests = {}
+	digests, take = {}, take_new_folder
 	try:
 		for part, board in zip(BOARD_PARTS, BOARDS):
 			boards.choose(board)
-			take_new_folder(run)
+			take(run)
+			take = take_next_folder  # the cache stays
 			build_from_cache(run)
 			run.results[-1] = (part, run.results[-1][1])
 			check_all_objects(run)

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path as FilePath;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -238,11 +238,13 @@ fn holds_without(fact: &Fact, made: &[Bytes], place: &Place, view: &mut View) ->
     part.is_ok_and(|part| part.listing.told(*in_order) == *digest)
 }
 
-/// The name without links to folders.
+/// The name without links to folders, as far as these are there.
 fn real_name(path: &[u8]) -> Option<Bytes> {
     let path = FilePath::new(OsStr::from_bytes(path));
-    let folder = fs::canonicalize(path.parent()?).ok()?;
-    Some(folder.join(path.file_name()?).as_os_str().as_bytes().to_vec())
+    let mut folders = path.ancestors().skip(1);
+    let (folder, real) = folders.find_map(|folder| Some((folder, fs::canonicalize(folder).ok()?)))?;
+    let rest = path.strip_prefix(folder).ok()?;
+    Some(real.join(rest).into_os_string().into_vec())
 }
 
 impl First {

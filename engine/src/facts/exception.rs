@@ -69,6 +69,8 @@ pub enum Special {
     /// It says how large the machine is, for allocators and thread pools. This is harmless for programs that are known to
     /// ask for it.
     Machine,
+    /// It says how busy the machine or the program is.
+    Busy,
     /// The kind of processor, among values that change all the time.
     Processor,
     /// It is different each time, or known to this machine only.
@@ -94,6 +96,15 @@ const MACHINE: [&[u8]; 7] = [
     b"/sys/devices/system/cpu",
     b"/sys/fs/cgroup",
 ];
+const BUSY: [&[u8]; 6] = [
+    b"/proc/stat",
+    b"/proc/loadavg",
+    b"/proc/self/stat",
+    b"/proc/self/status",
+    // What a dump of it would hold, if it crashed.
+    b"/proc/self/coredump_filter",
+    b"/proc/version",
+];
 const MADE_UP: [&[u8]; 3] = [b"/dev", b"/proc", b"/sys"];
 
 /// For an absolute path: what is special about it.
@@ -104,6 +115,9 @@ pub fn special(path: &[u8]) -> Option<Special> {
     }
     if MACHINE.iter().any(is_in) {
         return Some(Special::Machine);
+    }
+    if BUSY.contains(&path) {
+        return Some(Special::Busy);
     }
     if path == b"/proc/cpuinfo" {
         return Some(Special::Processor);
@@ -141,6 +155,7 @@ mod tests {
         assert_eq!(special(b"/dev/urandom"), Some(Special::Random));
         assert_eq!(special(b"/proc/cpuinfo"), Some(Special::Processor));
         assert_eq!(special(b"/sys/devices/system/cpu/online"), Some(Special::Machine));
+        assert_eq!(special(b"/proc/stat"), Some(Special::Busy));
         assert_eq!(special(b"/dev/shm/x"), None);
         assert_eq!(special(b"/development/x"), None);
     }

@@ -3,7 +3,7 @@
 //! Only the names of outputs are replaced. If results contain these names, the command line has another key, so the caller
 //! can compare keys.
 
-use super::options::{Does, For, Known};
+use super::options::{parts, Does, For};
 use super::Compiler;
 use crate::observe::access::Bytes;
 
@@ -18,30 +18,15 @@ pub struct Names {
 pub fn redirect(compiler: Compiler, words: &[Bytes], to: &Names) -> Option<Vec<Bytes>> {
     let mut kept = Vec::with_capacity(words.len() + 4);
     let mut is_given = false;
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if !word.starts_with(b"-") || word == b"-" {
-            kept.push(word.clone());
-            continue;
-        }
-        let known = Known::find(compiler, word)?;
-        if known.does == Does::Sources {
-            kept.push(word.clone());
-            kept.extend(words.by_ref().cloned());
-            break;
-        }
-        let (operand, is_apart) = known.argument(word, &mut words)?;
-        match (known.does, asked_of_preprocessor(word)) {
-            (Does::Output | Does::DependencyFile, _) => {}
-            (Does::Through(For::Preprocessor), Some(option)) => {
+    for part in parts(compiler, words)? {
+        match (part.does(), asked_of_preprocessor(&part.words[0])) {
+            (Some(Does::Output | Does::DependencyFile), _) => {}
+            (Some(Does::Through(For::Preprocessor)), Some(option)) => {
                 let file = to.dependencies.as_ref()?;
                 kept.push([option, b",", file].concat());
                 is_given = true;
             }
-            _ => {
-                kept.push(word.clone());
-                kept.extend(is_apart.then_some(operand));
-            }
+            _ => kept.extend_from_slice(part.words),
         }
     }
     let mut redirected = vec![b"-o".to_vec(), to.main.clone()];

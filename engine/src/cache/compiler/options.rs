@@ -582,6 +582,45 @@ impl Known {
     }
 }
 
+/// An option with its argument, or a word that is none.
+pub struct Part<'a> {
+    pub known: Option<&'static Known>,
+    /// As they were given: two, if the argument is a word of its own.
+    pub words: &'a [Bytes],
+}
+
+impl Part<'_> {
+    pub fn does(&self) -> Option<Does> {
+        self.known.map(|known| known.does)
+    }
+}
+
+/// The parts of a command line. None of its words is a response file. `None` if they are not understood.
+pub fn parts(compiler: Compiler, words: &[Bytes]) -> Option<Vec<Part<'_>>> {
+    let mut parts = Vec::with_capacity(words.len());
+    let (mut at, mut are_sources) = (0, false);
+    while let Some(word) = words.get(at) {
+        let is_option = !are_sources && word.starts_with(b"-") && word != b"-";
+        let known = match is_option {
+            true => Some(Known::find(compiler, word)?),
+            false => None,
+        };
+        let mut rest = words[at + 1..].iter();
+        let is_apart = match known {
+            Some(known) => known.argument(word, &mut rest)?.1,
+            None => false,
+        };
+        are_sources |= known.is_some_and(|known| known.does == Does::Sources);
+        let next = at + 1 + usize::from(is_apart);
+        parts.push(Part {
+            known,
+            words: &words[at..next],
+        });
+        at = next;
+    }
+    Some(parts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

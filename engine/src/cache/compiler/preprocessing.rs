@@ -4,7 +4,7 @@
 use super::action::Knowledge;
 use super::line::Line;
 use super::macros::only_used_count;
-use super::options::Known;
+use super::options::{parts, Part};
 use super::outputs::Role;
 use super::Compiler;
 use crate::observe::access::Bytes;
@@ -85,22 +85,13 @@ pub fn preprocess(compiler: Compiler, words: &[Bytes], target: Option<&Bytes>) -
 
 /// The words without those whose effect shows in the text. `None` if they are not understood.
 pub fn without_shown(compiler: Compiler, words: &[Bytes]) -> Option<Vec<Bytes>> {
-    let mut kept = Vec::with_capacity(words.len());
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if !word.starts_with(b"-") {
-            kept.push(word.clone());
-            continue;
-        }
-        let known = Known::find(compiler, word)?;
-        let (operand, is_apart) = known.argument(word, &mut words)?;
-        let name = known.name.strip_suffix('=').unwrap_or(known.name);
-        if !SHOWN.contains(&name) {
-            kept.push(word.clone());
-            kept.extend(is_apart.then_some(operand));
-        }
-    }
-    Some(kept)
+    let is_shown = |part: &Part| {
+        part.known
+            .is_some_and(|known| SHOWN.contains(&known.name.strip_suffix('=').unwrap_or(known.name)))
+    };
+    let parts = parts(compiler, words)?;
+    let kept = parts.iter().filter(|part| !is_shown(part));
+    Some(kept.flat_map(|part| part.words).cloned().collect())
 }
 
 #[cfg(test)]

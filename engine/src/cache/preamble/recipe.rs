@@ -7,7 +7,7 @@ use super::Refusal;
 use crate::cache::compiler::elsewhere::{redirect, Names};
 use crate::cache::compiler::language::Language;
 use crate::cache::compiler::line::Line;
-use crate::cache::compiler::options::{Does, Known, Stage};
+use crate::cache::compiler::options::{parts, Does, Stage};
 use crate::cache::compiler::Compiler;
 use crate::observe::access::Bytes;
 
@@ -123,17 +123,10 @@ impl<'a> Recipe<'a> {
         let words = redirect(self.compiler, self.words, &to)?;
         let mut common = self.quotes();
         common.push(self.language.as_bytes().to_vec());
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            if !word.starts_with(b"-") {
-                common.extend((*word != self.source).then(|| word.clone()));
-                continue;
-            }
-            let known = Known::find(self.compiler, word)?;
-            let (operand, is_apart) = known.argument(word, &mut words)?;
-            if known.does != Does::DependencyTarget {
-                common.push(word.clone());
-                common.extend(is_apart.then_some(operand));
+        for part in parts(self.compiler, &words)? {
+            let is_source = part.known.is_none() && part.words[0] == self.source;
+            if !is_source && part.does() != Some(Does::DependencyTarget) {
+                common.extend_from_slice(part.words);
             }
         }
         Some(common)

@@ -59,7 +59,10 @@ impl Analysis<'_, '_, '_> {
             What::Execute { path } | What::Load { path } => self.look_at(access, path, How::Run),
             What::Open { path, mode } => self.open(access.process, path, *mode, error),
             What::Find { path } => self.look_at(access, path, self.looking(true)),
-            What::Look { path, follows } => self.look_at(access, path, self.looking(*follows)),
+            What::Look { path, follows } => {
+                self.look_at(access, path, self.looking(*follows))?;
+                self.look_at_time(access, path)
+            }
             What::Link { path } => self.look_at(access, path, How::Target),
             What::Resolve { path } => {
                 // The length of its spelling counts.
@@ -255,7 +258,7 @@ impl Analysis<'_, '_, '_> {
         }
         let is_told = error == 0 && matches!(how, How::Target | How::Resolve);
         match special(&absolute) {
-            Some(Special::Device | Special::Machine | Special::Processor) if is_told && !compiler => {
+            Some(Special::Device | Special::Machine | Special::Busy | Special::Processor) if is_told && !compiler => {
                 return Err(Obstacle::Device(self.show(&path)))
             }
             Some(_) if compiler || how != How::List => return Ok(()),
@@ -313,6 +316,23 @@ impl Analysis<'_, '_, '_> {
         Ok(())
     }
 
+    /// The status of a file that the command has made says when that was.
+    fn look_at_time(&mut self, access: &Access, given: &[u8]) -> Result<(), Obstacle> {
+        let tells = self.telling_times.get(&access.process).copied();
+        if access.error != 0 || !tells.unwrap_or_else(|| self.telling_times.values().any(|tells| *tells)) {
+            return Ok(());
+        }
+        let path = self.path(access.process, given)?;
+        let name = self.name(&path);
+        match self.paths.get(&name) {
+            Some(state) if state.fate == Fate::Made && !state.is_odd => {
+                let shown = self.show(&path);
+                self.doubt(access.process, Obstacle::Dated(shown))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn is_temporary_folder(&self, path: &[u8]) -> bool {
         let path = trimmed(path);
         let named = |name: &&[u8]| {
@@ -337,7 +357,7 @@ impl Analysis<'_, '_, '_> {
             Some(Special::Random) if is_random_told => return self.doubt(process, Obstacle::ReadsRandom),
             Some(Special::Random) => return Ok(()),
             // How large the machine is, and how busy. Its processors and its name are facts in any case.
-            Some(Special::Machine | Special::Processor) if error == 0 => {
+            Some(Special::Machine | Special::Busy | Special::Processor) if error == 0 => {
                 self.knows_processor = true;
                 let path = self.show(&path);
                 return self.doubt(process, Obstacle::Device(path));

@@ -236,7 +236,9 @@ struct Analysis<'v, 'w, 'k> {
     is_anchored: bool,
     /// The processes whose programs ask for times and random numbers, and seldom show them.
     asking_idly: FxHashMap<u32, bool>,
-    /// What such a program asked for first.
+    /// The processes whose programs may tell the time of a file.
+    telling_times: FxHashMap<u32, bool>,
+    /// What an idle question was about, the first time.
     doubt: Option<Obstacle>,
     /// How it listed folders, by their identities.
     listings: FxHashMap<u64, Listings>,
@@ -285,6 +287,7 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         others_ask_folder: false,
         is_anchored: false,
         asking_idly: FxHashMap::default(),
+        telling_times: FxHashMap::default(),
         doubt: None,
         listings: FxHashMap::default(),
     };

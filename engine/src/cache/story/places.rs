@@ -7,7 +7,9 @@ use super::shell::is_known;
 use super::{Analysis, How};
 use crate::facts::path::{below, is_tidy, split, tidy, trimmed, Path, Root};
 use crate::observe::access::Bytes;
-use crate::observe::known_programs::{asks_idly, is_of_go, Family, ProgramRules, GO, OWN_CALLS, UNKNOWN};
+use crate::observe::known_programs::{
+    asks_idly, hides_times, is_of_go, Family, ProgramRules, Seeds, GO, OWN_CALLS, UNKNOWN,
+};
 
 static COMMAND_FOLDER: Path = Path {
     root: Root::Folder,
@@ -53,6 +55,9 @@ impl Analysis<'_, '_, '_> {
             self.traced.remove(&process);
         }
         self.is_traced = is_traced;
+        let heeds_times = rules == UNKNOWN || rules.seeds == Seeds::First;
+        self.telling_times
+            .insert(process, heeds_times && !(is_installed(program) && hides_times(program)));
         if let Some(own) = self.knowledge.rehearsed {
             let is_known = rules != UNKNOWN && rules != GO;
             let asks_idly = is_known || is_installed(program) && asks_idly(program) || is_named(program, own);
