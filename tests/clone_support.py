@@ -67,6 +67,7 @@ def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 	changes = {
 		"CARGO_TARGET_DIR": str(target),
 		"RUSTC_WORKSPACE_WRAPPER": str(compiler),
+		"CARGO_INCREMENTAL": "1",  # some tests change a source and build again
 		"WAFD_RUNTIME_DIR": str(tmp_path_factory.mktemp("runtime")),
 	}
 	return {**os.environ, **changes}

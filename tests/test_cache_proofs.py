@@ -60,6 +60,12 @@ DIFFERENT = [
 @pytest.fixture
 def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	sandbox = Facts.make(engine, tmp_path, **FILES)
+	at = tmp_path / "apart"
+	at.mkdir()
+	tried = [engine, "apart", str(at), "1048576", "1", str(sandbox.folder), "0", "0", "true"]
+	done = subprocess.run(tried, capture_output=True, text=True, check=False)
+	if done.returncode:
+		pytest.skip("nothing can run apart here: %s" % done.stderr.strip())
 	configure(sandbox, "prove_commands=yes")
 	time.sleep(0.1)  # what was written just before a command is not trusted
 	return sandbox
@@ -141,7 +147,7 @@ def test_what_shows_the_time_or_chance_is_none(line: str, sandbox: Facts) -> Non
 
 
 def test_no_hit_before_the_second_run(sandbox: Facts) -> None:
-	assert "not seen before" in run(sandbox, ALIKE["bash"])
+	assert "it is no hit before it has been run a second time" in run(sandbox, ALIKE["bash"])
 	(sandbox.folder / "out").unlink()
 	assert WAITS in run(sandbox, ALIKE["bash"])
 
@@ -160,7 +166,7 @@ def test_other_programs(sandbox: Facts) -> None:
 	assert "asks for" in run(sandbox, "./shell plain.sh")
 	assert "asks for" in run(sandbox, "bash -c date>out")
 	configure(sandbox, "prove_programs=other shell")
-	assert "asks for" not in run(sandbox, "./shell plain.sh")
+	assert "not stored" not in run(sandbox, "./shell plain.sh")
 	(sandbox.folder / "out").unlink()
 	assert wait(sandbox)["proved"] == 1
 	assert run(sandbox, "./shell plain.sh").startswith("hit")

@@ -179,7 +179,8 @@ def made(sdist: pathlib.Path, environ: Dict[str, str], tmp_path_factory: pytest.
 		archive.extractall(folder)
 	(tree,) = folder.glob("waflib_extras-*")
 	alone = {**environ, "CARGO_HOME": str(folder / "cargo"), "CARGO_TARGET_DIR": str(folder / "target")}
-	alone["CARGO_PROFILE_RELEASE_OPT_LEVEL"] = "0"  # all crates are compiled again, and no test looks at their speed
+	# all crates are compiled again, and no test looks at their speed or debugs them
+	alone.update(CARGO_PROFILE_RELEASE_OPT_LEVEL="0", CARGO_PROFILE_RELEASE_DEBUG="0", CARGO_INCREMENTAL="0")
 	user = ["--map-root-user"] if os.geteuid() else []
 	done = run(["unshare", "--net", *user, "dpkg-buildpackage", "-b", "-us", "-uc", "-d"], alone, tree)
 	packages = sorted(x for x in folder.glob("*.deb") if "-dbgsym" not in x.name)

@@ -84,6 +84,8 @@ static void note_entry(int found, const char *database, const char *path, struct
 		return;
 	if (found && SYSTEM(SYS_faccessat, AT_FDCWD, SERVER, 0) == -ENOENT && has_line(ORDER, asks_file_first, &order) &&
 	    has_line(path, is_entry, &wanted)) {
+		/* libc looks whether the root is still the same folder */
+		wafpark_note(WAFPARK_LOOK, 0, 1, AT_FDCWD, "/");
 		wafpark_note(WAFPARK_FIND, -ENOENT, 0, AT_FDCWD, SERVER);
 		wafpark_note(WAFPARK_OPEN, 0, O_RDONLY, AT_FDCWD, ORDER);
 		wafpark_note(WAFPARK_OPEN, 0, O_RDONLY, AT_FDCWD, path);

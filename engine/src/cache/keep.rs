@@ -147,7 +147,7 @@ impl Collected {
 
 impl Cache {
     /// The first step: reads the command's inputs and outputs.
-    pub fn collect(&self, ticket: Box<Ticket>, ended: &Ended) -> Result<Collected, NotStored> {
+    pub fn collect(&self, mut ticket: Box<Ticket>, ended: &Ended) -> Result<Collected, NotStored> {
         let written: Vec<_> = match ticket.action.knows.compiler {
             None => ended.accesses.iter().filter_map(written_path).cloned().collect(),
             Some(_) => Vec::new(),
@@ -164,7 +164,13 @@ impl Cache {
                 let preamble = shared.or_else(|| self.due_preamble(&ticket, &result.facts, ended, is_silent));
                 let text = self.due_text(&ticket, ended, is_silent);
                 let doubt = result.doubt.as_ref();
-                let rehearsal = doubt.map(|doubt| self.due_rehearsal(&ticket, doubt.clone(), ended.wall));
+                let rehearsal = doubt.map(|doubt| {
+                    ticket.reasons.add(format!(
+                        "{}; it is no hit before it has been run a second time",
+                        doubt.why
+                    ));
+                    self.due_rehearsal(&ticket, doubt.clone(), ended.wall)
+                });
                 Ok(Collected {
                     due: [preamble, text, rehearsal]
                         .into_iter()
