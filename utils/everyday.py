@@ -15,9 +15,9 @@ import os
 import pathlib
 import sys
 import tempfile
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List
 
-from benchmark.arguments import names
+from benchmark.arguments import choose, names
 from benchmark.cache import Wafcc
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.machine import describe_machine, load
@@ -56,13 +56,6 @@ class Parser(argparse.ArgumentParser):
 		self.add_argument("--work", metavar="DIR", help="where to run them (default the system's temporary folder)")
 		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each command")
 		self.add_argument("--list", action="store_true", help="list commands and contenders, and end")
-
-
-def choose(known: Mapping[str, Any], wanted: Optional[List[str]], option: str) -> List[Any]:
-	unknown = [name for name in wanted or [] if name not in known]
-	if unknown:
-		raise Mistake("%s: no %s: there are %s" % (option, unknown[0], ", ".join(known)))
-	return [known[name] for name in wanted or known]
 
 
 def choose_commands(options: argparse.Namespace) -> List[Everyday]:

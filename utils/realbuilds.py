@@ -15,9 +15,9 @@ import pathlib
 import statistics
 import sys
 import tempfile
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
-from benchmark.arguments import names
+from benchmark.arguments import choose, names
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.machine import cores, describe_machine, load
 from benchmark.mistake import Failed, Mistake
@@ -65,13 +65,6 @@ class Parser(argparse.ArgumentParser):
 		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each step")
 		self.add_argument("--fetch", action="store_true", help="fetch the sources, and end")
 		self.add_argument("--list", action="store_true", help="list projects and contenders, and end")
-
-
-def choose(known: Dict[str, Any], wanted: Optional[List[str]], option: str) -> List[Any]:
-	unknown = [name for name in wanted or [] if name not in known]
-	if unknown:
-		raise Mistake("%s: no %s: there are %s" % (option, unknown[0], ", ".join(known)))
-	return [known[name] for name in wanted or known]
 
 
 class Campaign:

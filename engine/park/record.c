@@ -209,7 +209,7 @@ __attribute__((noinline)) static uint32_t note_relative(const struct note *note,
 
 /* ---- names that the kernel resolves differently for each process */
 
-static const char *after(const char *path, const char *start) {
+HIDDEN const char *wafpark_after(const char *path, const char *start) {
 	while (*start && *path == *start)
 		path++, start++;
 	return *start ? NULL : path;
@@ -229,25 +229,25 @@ static int is_end(const char *at) {
 /* The end of the part of a path that the kernel resolves by a process's own state: an open file, its folder, its root. NULL for other paths. */
 static const char *end_of_state(const char *path) {
 	const char *at, *rest;
-	if ((at = after(path, "/dev/fd/")))
+	if ((at = wafpark_after(path, "/dev/fd/")))
 		return is_end(at = after_number(at)) ? at : NULL;
-	if ((is_end(at = after(path, "/dev/stdin"))) || (is_end(at = after(path, "/dev/stdout"))) ||
-	    (is_end(at = after(path, "/dev/stderr"))))
+	if ((is_end(at = wafpark_after(path, "/dev/stdin"))) || (is_end(at = wafpark_after(path, "/dev/stdout"))) ||
+	    (is_end(at = wafpark_after(path, "/dev/stderr"))))
 		return at;
-	if (!(at = after(path, "/proc/")))
+	if (!(at = wafpark_after(path, "/proc/")))
 		return NULL;
-	rest = after(at, "self/");
+	rest = wafpark_after(at, "self/");
 	if (!rest)
-		rest = after(at, "thread-self/");
+		rest = wafpark_after(at, "thread-self/");
 	if (!rest && (rest = after_number(at)))
-		rest = after(rest, "/");
+		rest = wafpark_after(rest, "/");
 	if (!rest)
 		return NULL;
-	if ((at = after(rest, "task/")) && (at = after_number(at)) && (at = after(at, "/")))
+	if ((at = wafpark_after(rest, "task/")) && (at = after_number(at)) && (at = wafpark_after(at, "/")))
 		rest = at;
-	if ((at = after(rest, "fd/")))
+	if ((at = wafpark_after(rest, "fd/")))
 		return is_end(at = after_number(at)) ? at : NULL;
-	if (is_end(at = after(rest, "cwd")) || is_end(at = after(rest, "root")))
+	if (is_end(at = wafpark_after(rest, "cwd")) || is_end(at = wafpark_after(rest, "root")))
 		return at;
 	return NULL;
 }
@@ -261,8 +261,8 @@ __attribute__((noinline)) static const char *follow_state(const char *path, char
 		return NULL;
 	*put_bytes(link, path, (uint32_t)(end - path)) = 0;
 	/* `/dev/fd` and `/dev/stdin` are links to links. */
-	const char *number = after(path, "/dev/fd/");
-	if (after(path, "/dev/std"))
+	const char *number = wafpark_after(path, "/dev/fd/");
+	if (wafpark_after(path, "/dev/std"))
 		put_bytes(link, path[8] == 'i' ? "/proc/self/fd/0" : path[8] == 'o' ? "/proc/self/fd/1" : "/proc/self/fd/2", 16);
 	else if (number && end - number < 20)
 		*put_bytes(put_bytes(link, "/proc/self/fd/", 14), number, (uint32_t)(end - number)) = 0;
@@ -612,8 +612,8 @@ static uint32_t expand(const char *from, uint32_t size, const char *origin, char
 	static const char *const names[] = {"$ORIGIN", "${ORIGIN}"};
 	const char *rest = NULL;
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-		if (after(from, names[i]) && length_of(names[i]) <= size)
-			rest = after(from, names[i]);
+		if (wafpark_after(from, names[i]) && length_of(names[i]) <= size)
+			rest = wafpark_after(from, names[i]);
 	const uint32_t head = rest ? length_of(origin) : 0, tail = rest ? size - (uint32_t)(rest - from) : size;
 	if (head + tail >= LONGEST_PATH || (!rest && size && from[0] == '$'))
 		return 0;

@@ -141,6 +141,9 @@ int wafpark_is_wrapper(int folder, const char *path);
 /* Writes the path of the second witness; false if there is none. */
 int wafpark_find_witness(char path[64]);
 
+/* What follows `start` at the beginning of a path; NULL if it begins otherwise. */
+const char *wafpark_after(const char *path, const char *start);
+
 /* The path by which an open file can be opened again. */
 const char *wafpark_path_of_file(int file, char path[40]);
 

@@ -20,28 +20,22 @@ struct wanted {
 	uint64_t number;
 };
 
-static const char *after(const char *text, const char *start) {
-	while (*start && *text == *start)
-		text++, start++;
-	return *start ? NULL : text;
-}
-
 static int is_blank(char letter) {
 	return letter == ' ' || letter == '\t';
 }
 
 static int asks_file_first(const char *line, const struct wanted *wanted) {
-	const char *rest = after(line, wanted->name);
+	const char *rest = wafpark_after(line, wanted->name);
 	if (!rest || *rest++ != ':')
 		return 0;
 	while (is_blank(*rest))
 		rest++;
-	rest = after(rest, "files");
+	rest = wafpark_after(rest, "files");
 	return rest && (!*rest || is_blank(*rest));
 }
 
 static int is_entry(const char *line, const struct wanted *wanted) {
-	const char *rest = after(line, wanted->name);
+	const char *rest = wafpark_after(line, wanted->name);
 	uint64_t number = 0;
 	if (!rest || *rest++ != ':')
 		return 0;

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from . import ablation, contender, large, price, scenario, served
 from .interpreter import ROOT
@@ -89,6 +89,14 @@ def names(text: str) -> List[str]:
 	if not found:
 		raise argparse.ArgumentTypeError("it names nothing")
 	return found
+
+
+def choose(known: Mapping[str, Any], wanted: Optional[List[str]], option: str) -> List[Any]:
+	"""Those that are wanted by their names, or all."""
+	unknown = [name for name in wanted or [] if name not in known]
+	if unknown:
+		raise Mistake("%s: no %s: there are %s" % (option, unknown[0], ", ".join(known)))
+	return [known[name] for name in wanted or known]
 
 
 def positive(text: str) -> int:

@@ -13,7 +13,7 @@ ALL = "all"
 
 
 class Report:
-	"""Tells of values: what one contender did with one command in one round."""
+	"""The table and the lists. A value is what one contender did with one command in one round."""
 
 	def __init__(self, values: Sequence[Value]) -> None:
 		self.values = values

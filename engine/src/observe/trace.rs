@@ -257,11 +257,6 @@ impl TraceRegion {
         unsafe { AtomicU32::from_ptr(self.at(AHEAD).cast()) }.store(seconds, Ordering::Relaxed);
     }
 
-    /// No certain file is started. Below a layer, a program is another file than it is.
-    pub fn expect_any(&mut self) {
-        self.expect(None);
-    }
-
     /// This program is started next, by an absolute path. Its records count only if this very file has begun. A program
     /// that is not observed may start another one that is.
     pub fn expect(&mut self, program: Option<PathBuf>) {
