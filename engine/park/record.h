@@ -54,7 +54,7 @@ enum wafpark_kind {
 	WAFPARK_RANDOM,
 	WAFPARK_RENAME, /* from, to */
 	WAFPARK_REMOVE, /* path */
-	WAFPARK_MAKE, /* path */
+	WAFPARK_MAKE, /* path; detail: whether it is a folder */
 	WAFPARK_BLIND, /* detail: enum wafpark_blindness */
 	WAFPARK_MEASURE = 40, /* how long it runs, how busy the machine is */
 	WAFPARK_NUMBER, /* of a process */

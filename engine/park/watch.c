@@ -702,8 +702,8 @@ EXPORT char *getwd(char *buffer) {
 CALL(WAFPARK_REMOVE, 0, AT_FDCWD, unlink, (const char *path), SYS_unlinkat, AT_FDCWD, path, 0)
 CALL(WAFPARK_REMOVE, 0, folder, unlinkat, (int folder, const char *path, int flags), SYS_unlinkat, folder, path, flags)
 CALL(WAFPARK_REMOVE, 0, AT_FDCWD, rmdir, (const char *path), SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR)
-CALL(WAFPARK_MAKE, 0, AT_FDCWD, mkdir, (const char *path, mode_t mode), SYS_mkdirat, AT_FDCWD, path, mode)
-CALL(WAFPARK_MAKE, 0, folder, mkdirat, (int folder, const char *path, mode_t mode), SYS_mkdirat, folder, path, mode)
+CALL(WAFPARK_MAKE, 1, AT_FDCWD, mkdir, (const char *path, mode_t mode), SYS_mkdirat, AT_FDCWD, path, mode)
+CALL(WAFPARK_MAKE, 1, folder, mkdirat, (int folder, const char *path, mode_t mode), SYS_mkdirat, folder, path, mode)
 CALL(WAFPARK_MAKE, 0, AT_FDCWD, symlink, (const char *target, const char *path), SYS_symlinkat, target, AT_FDCWD, path)
 CALL(WAFPARK_MAKE, 0, folder, symlinkat, (const char *target, int folder, const char *path), SYS_symlinkat, target, folder, path)
 CALL(WAFPARK_MAKE, 0, AT_FDCWD, mknod, (const char *path, mode_t mode, dev_t device), SYS_mknodat, AT_FDCWD, path, mode, device)
@@ -733,7 +733,7 @@ EXPORT char *mkdtemp(char *path) {
 	REAL(char *, mkdtemp, (char *), NULL)
 	char *result = real(path);
 	if (wafpark_watch)
-		wafpark_note(WAFPARK_MAKE, result_of(!result), 0, AT_FDCWD, path);
+		wafpark_note(WAFPARK_MAKE, result_of(!result), 1, AT_FDCWD, path);
 	return result;
 }
 

@@ -219,6 +219,7 @@ fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<()
         What::Enter { .. }
         | What::List { .. }
         | What::Listed { .. }
+        | What::Crates { .. }
         | What::Date
         | What::Rename { .. }
         | What::Make { .. } => false,

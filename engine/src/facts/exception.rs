@@ -96,11 +96,12 @@ const MACHINE: [&[u8]; 7] = [
     b"/sys/devices/system/cpu",
     b"/sys/fs/cgroup",
 ];
-const BUSY: [&[u8]; 6] = [
+const BUSY: [&[u8]; 7] = [
     b"/proc/stat",
     b"/proc/loadavg",
     b"/proc/self/stat",
     b"/proc/self/status",
+    b"/proc/self/statm",
     // What a dump of it would hold, if it crashed.
     b"/proc/self/coredump_filter",
     b"/proc/version",

@@ -65,6 +65,12 @@ pub enum Fact {
     Resolved { path: Path, real: Path },
     /// A folder was listed, perhaps by a program that uses the order of names.
     Listing { path: Path, digest: Digest, in_order: bool },
+    /// A folder was listed by rustc, to which only names of crates count that begin like this.
+    Crates {
+        path: Path,
+        beginnings: Vec<Vec<u8>>,
+        digest: Digest,
+    },
     /// Something was looked for and was not there.
     Absent { path: Path, follows: bool },
     /// Access to something failed for another reason.
@@ -224,6 +230,16 @@ impl Fact {
                     path: view.place.show(path),
                 })
             }
+            Fact::Crates {
+                path,
+                beginnings,
+                digest,
+            } => {
+                let is = view.crates(path).map_err(|error| lost(view, path, error))?;
+                require(is.digest(beginnings) == *digest, || Change::Listing {
+                    path: view.place.show(path),
+                })
+            }
             Fact::Absent { path, follows } => {
                 let is = view.lacks(path, *follows);
                 is.map_err(|_| Change::Appeared {
@@ -290,6 +306,7 @@ impl Fact {
             | Fact::Target { path, .. }
             | Fact::Resolved { path, .. }
             | Fact::Listing { path, .. }
+            | Fact::Crates { path, .. }
             | Fact::Absent { path, .. }
             | Fact::Refused { path, .. }
             | Fact::Except { path, .. } => Some(path),
@@ -489,6 +506,7 @@ impl fmt::Display for Fact {
             Fact::Target { path, text } => write!(f, "{path} leads to {}", Words(text)),
             Fact::Resolved { path, real } => write!(f, "{path} is really {real}"),
             Fact::Listing { path, digest, .. } => write!(f, "{path} lists {digest}"),
+            Fact::Crates { path, digest, .. } => write!(f, "{path} lists the crates {digest}"),
             Fact::Absent { path, .. } => write!(f, "{path} is not there"),
             Fact::Refused { path, error, .. } => write!(f, "{path} is refused: {}", reason(*error)),
             Fact::Except { path, unused, digest } => {

@@ -5,6 +5,7 @@
 pub mod clang_header;
 pub mod comments;
 pub mod compared_times;
+pub mod crates;
 pub mod definitions;
 pub mod driver_model;
 pub mod environment;

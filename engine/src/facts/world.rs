@@ -16,6 +16,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
 use rustix::io::Errno;
 
 use super::compared_times::compares_times;
+use super::crates::Crates;
 use super::definitions::{digest_except, Unused};
 use super::environment::Environment;
 use super::fact::Kind;
@@ -550,6 +551,13 @@ impl<'w> View<'w> {
     pub fn listing_without(&mut self, path: &Path, names: &[Vec<u8>]) -> Result<Part, Errno> {
         self.place.write(path, &mut self.name);
         let read = open_folder(&self.name).and_then(|folder| Part::read(folder, names));
+        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// The crates in a folder.
+    pub fn crates(&mut self, path: &Path) -> Result<Crates, Errno> {
+        self.place.write(path, &mut self.name);
+        let read = open_folder(&self.name).and_then(Crates::read);
         read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 

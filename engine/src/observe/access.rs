@@ -97,6 +97,12 @@ pub enum What {
         folder: u64,
         names: u64,
     },
+    /// rustc has read all names of a folder: the identity of the folder, and the names of those that may be crates, each with a
+    /// slash behind it.
+    Crates {
+        folder: u64,
+        names: Bytes,
+    },
     /// It asks for a variable.
     Ask {
         name: Bytes,
@@ -126,6 +132,8 @@ pub enum What {
     /// It makes a folder, a link, or something else that has no content.
     Make {
         path: Bytes,
+        /// It is a folder.
+        is_folder: bool,
     },
     /// It did something that cannot be observed, for this reason. So nothing is known of the command.
     Blind {
@@ -138,7 +146,7 @@ impl What {
     pub fn written(&self) -> Vec<&Bytes> {
         match self {
             What::Open { path, mode } if mode.writes => vec![path],
-            What::Remove { path } | What::Make { path } => vec![path],
+            What::Remove { path } | What::Make { path, .. } => vec![path],
             What::Rename { from, to } => vec![from, to],
             _ => Vec::new(),
         }
@@ -159,7 +167,7 @@ impl What {
             | What::Resolve { path }
             | What::List { path }
             | What::Remove { path }
-            | What::Make { path }
+            | What::Make { path, .. }
             | What::Ask { name: path } => vec![path],
             What::Locate
             | What::Anchor
@@ -169,6 +177,7 @@ impl What {
             | What::Measure
             | What::Number
             | What::Listed { .. }
+            | What::Crates { .. }
             | What::Blind { .. } => Vec::new(),
         }
     }

@@ -37,6 +37,8 @@ pub struct ProgramRules {
     pub asks: bool,
     /// It may read its standard input.
     pub listens: bool,
+    /// It lists folders only to find crates.
+    pub finds_crates: bool,
 }
 
 pub const UNKNOWN: ProgramRules = ProgramRules {
@@ -46,6 +48,7 @@ pub const UNKNOWN: ProgramRules = ProgramRules {
     compiles: false,
     asks: false,
     listens: true,
+    finds_crates: false,
 };
 /// Random numbers are used for the names of temporary files and of sections; see docs/cacheable.md.
 pub const COMPILER: ProgramRules = ProgramRules {
@@ -55,6 +58,7 @@ pub const COMPILER: ProgramRules = ProgramRules {
     compiles: true,
     asks: true,
     listens: false,
+    finds_crates: false,
 };
 /// Like a compiler, except that an option can make it write a random number and, for some systems, the time.
 const LINKER: ProgramRules = ProgramRules {
@@ -92,6 +96,21 @@ pub const GO: ProgramRules = ProgramRules {
     ..UNKNOWN
 };
 
+/// It names temporary files, and measures. Its makers take care that the same sources always give the same result.
+pub const RUST: ProgramRules = ProgramRules {
+    listens: true,
+    finds_crates: true,
+    ..COMPILER
+};
+/// The same after it has loaded a procedural macro, which may do anything, except that nobody writes one for the times of
+/// files or for the result of its own compile.
+pub const RUST_WITH_MACROS: ProgramRules = ProgramRules {
+    seeds: Seeds::Never,
+    compiles: false,
+    asks: false,
+    ..RUST
+};
+
 /// Programs are known by their names and by marks in their files: a name alone says little about a program that did not
 /// come with the system.
 #[derive(Debug, PartialEq, Eq)]
@@ -103,7 +122,7 @@ pub struct Family {
     pub marks: &'static [&'static str],
 }
 
-static FAMILIES: [Family; 7] = [
+static FAMILIES: [Family; 8] = [
     Family {
         names: &[
             "gcc",
@@ -131,9 +150,14 @@ static FAMILIES: [Family; 7] = [
         marks: &["GNU assembler"],
     },
     Family {
-        names: &["ld", "ld.bfd", "ld.gold", "ld.lld"],
+        names: &["ld", "ld.bfd", "ld.gold", "ld.lld", "rust-lld"],
         rules: LINKER,
         marks: &["GNU ld", "N4gold", "N3lld"],
+    },
+    Family {
+        names: &["rustc", "clippy-driver"],
+        rules: RUST,
+        marks: &["librustc_driver"],
     },
     Family {
         names: &["ar"],
@@ -227,7 +251,7 @@ static ASKING: [(&str, &str); 9] = [
         "names temporary files",
     ),
     (
-        "ld ld.bfd ld.gold ld.lld ar ranlib strip objcopy nm objdump as nasm dwz",
+        "ld ld.bfd ld.gold ld.lld rust-lld ar ranlib strip objcopy nm objdump as nasm dwz",
         "names temporary files",
     ),
     (
@@ -275,6 +299,12 @@ pub fn archives_no_times(argv: &[&[u8]]) -> bool {
 pub fn hides_calls(library: &[u8]) -> bool {
     let name = library.rsplit(|b| *b == b'/').next().unwrap_or(library);
     name.starts_with(b"liburing.so")
+}
+
+/// Whether a program is known to make system calls by its own instructions, though it is no static one. Only the second
+/// witness sees all that it does.
+pub fn makes_own_calls(program: &[u8]) -> bool {
+    ProgramRules::of(program).finds_crates
 }
 
 /// Whether a program was made by Go, which makes system calls by its own instructions. A note in the file says so.

@@ -46,7 +46,7 @@ const FIRST: u32 = 16;
 /// The place of the witness's descriptor: the number of a file that we have open, or -1.
 const WITNESS: usize = 8;
 /// The place of the seconds by which calendars are ahead.
-const AHEAD: usize = 12;
+pub const AHEAD: usize = 12;
 /// The cursor's place when a record did not fit.
 pub const FULL: u32 = u32::MAX;
 const ALIGNMENT: u32 = 8;

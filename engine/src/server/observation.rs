@@ -9,6 +9,7 @@ use super::starters::{TraceSetup, Work};
 use crate::cache::rerun::{Apart, Call};
 use crate::facts::status::Stamp;
 use crate::observe::access::Bytes;
+use crate::observe::known_programs::makes_own_calls;
 use crate::observe::trace::program::is_static;
 use crate::observe::trace::{Arena, TraceRegion};
 use crate::park::program::Program;
@@ -109,7 +110,7 @@ impl Observer {
     }
 
     /// The same for a command that is run apart: its command line is the one that does so. The list of what it leaves is in
-    /// `at`. `None` also for a program that only the second witness can observe.
+    /// `at`.
     pub(super) fn observe_apart(
         &self,
         call: &Call,
@@ -120,7 +121,7 @@ impl Observer {
         let mut trace_region = self.arena.reserve()?;
         let surroundings = Surroundings { folder, context };
         let (_, trace) = note_in(&trace_region, &self.library, surroundings, (call.argv, env));
-        let (wafd, _) = trace_region.witness().filter(|_| trace.argv.is_none())?;
+        let (wafd, _) = trace_region.witness()?;
         // Below a layer, a program is another file than it is.
         trace_region.expect(None);
         trace_region.put_ahead(apart.ahead);
@@ -133,7 +134,8 @@ impl Observer {
             hidden: apart.hidden,
             variables,
         };
-        Some((trace_region, plan.command(wafd.as_bytes(), call.argv)))
+        let argv = trace.argv.as_ref().unwrap_or(call.argv);
+        Some((trace_region, plan.command(wafd.as_bytes(), argv)))
     }
 }
 
@@ -149,9 +151,9 @@ fn note_in(
     let called = found.as_ref().map_or(c"", |(_, called)| called);
     let path = found.as_ref().map(|(program, _)| program.path.to_bytes().to_vec());
     let program = PathBuf::from(OsString::from_vec(path.unwrap_or_default()));
-    let witness = trace_region
-        .witness()
-        .filter(|_| surroundings.context.has_room(witness::ROOM) && is_static(&program));
+    let witness = trace_region.witness().filter(|_| {
+        surroundings.context.has_room(witness::ROOM) && (is_static(&program) || makes_own_calls(called.to_bytes()))
+    });
     let (argv, variables) = match witness {
         Some((witness, variable)) => (
             Some(witness::command(&witness, called.to_bytes(), argv)),

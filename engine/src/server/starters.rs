@@ -44,6 +44,13 @@ pub struct Job {
     pub awaited: Option<Box<Awaited>>,
 }
 
+impl Job {
+    /// The second witness observes it.
+    fn is_traced(&self) -> bool {
+        self.trace.as_ref().is_some_and(|trace| trace.argv.is_some())
+    }
+}
+
 /// Where a command writes its trace, and the environment for that if the program is not parked.
 pub struct TraceSetup {
     pub place: Place,
@@ -234,6 +241,8 @@ impl Starter {
         };
         let turn = match (&job.work, awaited) {
             (_, Some(awaited)) => self.parking.resume(awaited, job.roster_entry),
+            // Only a program that has not begun can be traced from its beginning.
+            (Work::Command, None) if job.is_traced() => Turn::Plain,
             (Work::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, no_wait),
             (Work::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, no_wait),
             (Work::Driver(_), None) if no_wait => Turn::Busy,

@@ -159,6 +159,8 @@ reasons! {
         UnusualRights = 30 "makes files of unusual rights",
         StoreFailed = 31 "the store failed",
         SilentStore = 32 "silent store" "the store does not answer",
+        RunsMacro = 33 "runs a procedural macro"
+            "it runs a procedural macro; prove_commands proves that this does not show",
     }
 }
 

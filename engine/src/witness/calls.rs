@@ -35,6 +35,7 @@ pub enum Call {
     Join(Name, Name),
     Remove(Name),
     Make(Name),
+    MakeFolder(Name),
     /// Attributes of a file are changed, and not its content.
     Change(Name),
     ChangeFile(Argument),
@@ -44,8 +45,12 @@ pub enum Call {
     /// A new thread or process. The flags are these, or are at the place to which the argument points.
     Split(Argument),
     SplitMore(Argument),
-    Clock(Argument),
-    Time,
+    /// The clock, and the place to which its time goes, in seconds and parts of them.
+    Clock(Argument, Argument),
+    /// The calendar, and the place to which its time goes.
+    Time(Argument),
+    /// The calendar, as the result of the call.
+    Seconds,
     Measure,
     Random,
     Number,
@@ -104,7 +109,8 @@ pub fn find(number: i64) -> Call {
         libc::SYS_renameat2 => Call::Rename(from(0), from(2), Some(4)),
         libc::SYS_linkat => Call::Join(from(0), from(2)),
         libc::SYS_unlinkat => Call::Remove(from(0)),
-        libc::SYS_mkdirat | libc::SYS_mknodat => Call::Make(from(0)),
+        libc::SYS_mkdirat => Call::MakeFolder(from(0)),
+        libc::SYS_mknodat => Call::Make(from(0)),
         libc::SYS_symlinkat => Call::Make(from(1)),
         libc::SYS_truncate => Call::Change(here(0)),
         libc::SYS_fchmodat | libc::SYS_fchownat | libc::SYS_utimensat => Call::Change(from(0)),
@@ -115,8 +121,8 @@ pub fn find(number: i64) -> Call {
         libc::SYS_mmap => Call::Map,
         libc::SYS_clone => Call::Split(0),
         libc::SYS_clone3 => Call::SplitMore(0),
-        libc::SYS_clock_gettime => Call::Clock(0),
-        libc::SYS_gettimeofday => Call::Time,
+        libc::SYS_clock_gettime => Call::Clock(0, 1),
+        libc::SYS_gettimeofday => Call::Time(0),
         libc::SYS_fstatfs
         | libc::SYS_clock_getres
         | libc::SYS_getrusage
@@ -190,14 +196,15 @@ fn find_old(number: i64) -> Option<Call> {
         libc::SYS_rename => Call::Rename(here(0), here(1), None),
         libc::SYS_link => Call::Join(here(0), here(1)),
         libc::SYS_unlink | libc::SYS_rmdir => Call::Remove(here(0)),
-        libc::SYS_mkdir | libc::SYS_mknod => Call::Make(here(0)),
+        libc::SYS_mkdir => Call::MakeFolder(here(0)),
+        libc::SYS_mknod => Call::Make(here(0)),
         libc::SYS_symlink => Call::Make(here(1)),
         libc::SYS_chmod | libc::SYS_chown | libc::SYS_lchown | libc::SYS_utime | libc::SYS_utimes => {
             Call::Change(here(0))
         }
         libc::SYS_futimesat => Call::Change(from(0)),
         libc::SYS_fork | libc::SYS_vfork => Call::Harmless,
-        libc::SYS_time => Call::Time,
+        libc::SYS_time => Call::Seconds,
         libc::SYS_getpgrp => Call::Number,
         libc::SYS_dup2
         | libc::SYS_pipe

@@ -69,14 +69,28 @@ pub fn hide_clock(process: i32, stack: u64) -> Option<()> {
             _ => at += 8,
         }
     }
-    let word = libc::AT_IGNORE.to_ne_bytes();
-    let (local, remote) = (
-        part(word.as_ptr().cast_mut(), word.len()),
-        part(at as *mut u8, word.len()),
-    );
+    write(process, at, &libc::AT_IGNORE.to_ne_bytes())
+}
+
+/// All of the bytes, or nothing is known of what is there.
+pub fn write(process: i32, address: u64, bytes: &[u8]) -> Option<()> {
+    let size = bytes.len();
+    let (local, remote) = (part(bytes.as_ptr().cast_mut(), size), part(address as *mut u8, size));
     // SAFETY: as above; the kernel only reads our part.
     let count = unsafe { libc::process_vm_writev(process, &local, 1, &remote, 1, 0) };
-    (count == word.len() as isize).then_some(())
+    (count == size as isize).then_some(())
+}
+
+/// The names in a part of a folder, as `getdents64` gives them: behind 16 bytes, their record's size and a kind.
+pub fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const SIZE: usize = 16;
+    const NAME: usize = 19;
+    std::iter::from_fn(move || {
+        let size = usize::from(u16::from_ne_bytes(entries.get(SIZE..SIZE + 2)?.try_into().ok()?));
+        let (entry, rest) = (entries.get(NAME..size)?, entries.get(size..)?);
+        entries = rest;
+        entry.split(|byte| *byte == 0).next()
+    })
 }
 
 /// The path of an entry of a process in `/proc`.

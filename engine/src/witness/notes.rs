@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::observe::trace::record::HEAD;
-use crate::observe::trace::{FULL, REGION_SIZE};
+use crate::observe::trace::{AHEAD, FULL, REGION_SIZE};
 
 /// A trace region of the engine's arena.
 pub struct Notes {
@@ -62,6 +62,12 @@ impl Notes {
             generation,
         };
         (is_mapped && notes.is_ours()).then_some((notes, token))
+    }
+
+    /// By how many seconds the command finds calendars ahead.
+    pub fn ahead(&self) -> u32 {
+        // SAFETY: a trace region has it in its head, aligned.
+        unsafe { AtomicU32::from_ptr(self.place.add(AHEAD).cast()) }.load(Ordering::Relaxed)
     }
 
     /// Whether the region still belongs to this command.

@@ -22,8 +22,9 @@ use super::calls::{self, Call, Flags, Name};
 use super::memory;
 use super::notes::{Note, Notes};
 use super::state::ByState;
+use crate::facts::crates::is_crate;
 use crate::observe::access::{identity, identity_of_text, Bytes};
-use crate::observe::known_programs::is_of_go;
+use crate::observe::known_programs::{is_of_go, ProgramRules};
 use crate::observe::trace::program;
 use crate::observe::trace::record as kind;
 
@@ -53,6 +54,8 @@ struct Process {
     /// A program began in it, in a folder that was recorded, so its relative paths need not be made absolute.
     is_begun: bool,
     is_go: bool,
+    /// It is rustc, which lists folders to find crates.
+    finds_crates: bool,
     /// Its libc has read its allocator's random key.
     has_key: bool,
     threads: usize,
@@ -135,6 +138,8 @@ pub struct Tracer {
     paths: Vec<(PathBuf, u64)>,
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
+    /// The names of crates that a process has read up to now from a folder, by its descriptor.
+    crates: HashMap<(i32, i32), Bytes>,
     is_leaving: bool,
     /// This one is released last, because its call needs all others to be free.
     held: Option<i32>,
@@ -177,6 +182,7 @@ impl Tracer {
             paths,
             threads: HashMap::from([(first, thread)]),
             processes: HashMap::from([(first, process)]),
+            crates: HashMap::new(),
             is_leaving: false,
             held: None,
         }
@@ -407,7 +413,7 @@ impl Tracer {
         match call {
             Call::Harmless => return ControlFlow::Continue(()),
             Call::Open(path, _) | Call::Enter(path) | Call::Find(path) | Call::System(path) => name(path, false),
-            Call::Remove(path) | Call::Make(path) | Call::Change(path) => name(path, false),
+            Call::Remove(path) | Call::Make(path) | Call::MakeFolder(path) | Call::Change(path) => name(path, false),
             Call::Look(path, _, flags, follows) => {
                 let stays = flags.is_some_and(|at| arguments[at] as i32 & libc::AT_SYMLINK_NOFOLLOW != 0);
                 name(path, stays || !follows);
@@ -431,7 +437,7 @@ impl Tracer {
                 let flags = memory::number(thread, arguments[at]).unwrap_or(u64::MAX);
                 return self.split(process, flags);
             }
-            Call::Clock(at) => {
+            Call::Clock(at, _) => {
                 let calendar = [
                     libc::CLOCK_REALTIME,
                     libc::CLOCK_REALTIME_COARSE,
@@ -440,9 +446,19 @@ impl Tracer {
                 ];
                 let is_calendar = calendar.contains(&(arguments[at] as i32));
                 self.say(process, if is_calendar { kind::TIME } else { kind::MEASURE });
-                return ControlFlow::Continue(());
+                if !is_calendar || self.notes.ahead() == 0 {
+                    return ControlFlow::Continue(());
+                }
             }
-            Call::Time => return self.only_say(process, kind::TIME),
+            Call::Time(_) => {
+                self.say(process, kind::TIME);
+                if self.notes.ahead() == 0 {
+                    return ControlFlow::Continue(());
+                }
+            }
+            // A result is left as it is.
+            Call::Seconds if self.notes.ahead() != 0 => return self.give_up(process, kind::BLIND_CALL),
+            Call::Seconds => return self.only_say(process, kind::TIME),
             Call::Measure => return self.only_say(process, kind::MEASURE),
             Call::Number => return self.only_say(process, kind::NUMBER),
             Call::Thread => {
@@ -565,9 +581,15 @@ impl Tracer {
                 self.note_path(process, kind::LINK, (result, 0), path, found);
             }
             Call::EnterFile(at) => return self.note_file(thread, process, kind::ENTER, (result, 0), arguments[at]),
-            Call::List(at) => return self.note_file(thread, process, kind::LIST, (result.min(0), 0), arguments[at]),
+            Call::List(at) => {
+                self.note_file(thread, process, kind::LIST, (result.min(0), 0), arguments[at])?;
+                self.listed(thread, process, (arguments[at], arguments[at + 1]), result);
+            }
+            Call::Clock(_, at) | Call::Time(at) if result == 0 => {
+                return self.put_ahead(thread, process, arguments[at])
+            }
             Call::ChangeFile(at) => return self.changed(thread, process, arguments[at], result),
-            Call::Find(_) | Call::Enter(_) | Call::Remove(_) | Call::Make(_) => {
+            Call::Find(_) | Call::Enter(_) | Call::Remove(_) | Call::Make(_) | Call::MakeFolder(_) => {
                 let kind = match begun.call {
                     Call::Find(_) => kind::FIND,
                     Call::Enter(_) => kind::ENTER,
@@ -575,7 +597,8 @@ impl Tracer {
                     _ => kind::MAKE,
                 };
                 let Some(path) = path() else { return unknown(result) };
-                self.note_path(process, kind, (result, 0), path, 0);
+                let is_folder = matches!(begun.call, Call::MakeFolder(_));
+                self.note_path(process, kind, (result, is_folder.into()), path, 0);
             }
             Call::Change(name) => {
                 // Without a path, the open file is changed.
@@ -715,6 +738,43 @@ impl Tracer {
         ControlFlow::Continue(())
     }
 
+    /// Notes the names of crates, when rustc has read a folder to its end.
+    fn listed(&mut self, thread: i32, process: i32, (file, buffer): (u64, u64), result: i64) {
+        if !self.processes.get(&process).is_some_and(|process| process.finds_crates) {
+            return;
+        }
+        let reading = (process, file as i32);
+        if let Ok(size @ 1..) = usize::try_from(result) {
+            let names = self.crates.entry(reading).or_default();
+            for name in memory::names(&memory::read(thread, buffer, size)).filter(|name| is_crate(name)) {
+                names.extend_from_slice(name);
+                names.push(b'/');
+            }
+        } else if result == 0 {
+            let names = self.crates.remove(&reading).unwrap_or_default();
+            let identity = memory::identity_of(&memory::entry(thread, &format!("fd/{}", file as i32)));
+            self.write(&Note {
+                kind: kind::CRATES,
+                process,
+                identity,
+                first: &names,
+                ..Note::default()
+            });
+        }
+    }
+
+    /// Puts the time ahead that a program has got. Seconds come first.
+    fn put_ahead(&self, thread: i32, process: i32, place: u64) -> ControlFlow<()> {
+        let ahead = u64::from(self.notes.ahead());
+        let seconds = memory::number(thread, place).map(|seconds| seconds.wrapping_add(ahead));
+        match seconds.and_then(|seconds| memory::write(thread, place, &seconds.to_ne_bytes())) {
+            Some(()) => ControlFlow::Continue(()),
+            // `gettimeofday` may be asked for a time zone only.
+            None if place == 0 => ControlFlow::Continue(()),
+            None => self.give_up(process, kind::BLIND_CALL),
+        }
+    }
+
     /// An open file is changed. If it was opened for writing, that has already been noted.
     fn changed(&self, thread: i32, process: i32, file: u64, result: i64) -> ControlFlow<()> {
         let info =
@@ -798,6 +858,7 @@ impl Tracer {
         *process = Process {
             is_begun: true,
             is_go: is_of_go(&program),
+            finds_crates: ProgramRules::of(&program).finds_crates,
             threads: 1,
             token: process.token,
             ..Process::default()

@@ -56,7 +56,15 @@ fn an_output_that_is_renamed_has_its_last_name() {
 fn outputs_in_a_renamed_folder_have_their_new_paths() {
     let command = ScriptedCommand::new(Policy::default()).begins();
     fs::create_dir(command.root.join("x")).unwrap();
-    let command = command.does(What::Make { path: bytes("x") }, 0).writes("x/f");
+    let command = command
+        .does(
+            What::Make {
+                path: bytes("x"),
+                is_folder: true,
+            },
+            0,
+        )
+        .writes("x/f");
     fs::rename(command.root.join("x"), command.root.join("y")).unwrap();
     let command = command.does(rename("x", "y"), 0);
     assert_eq!(
@@ -173,7 +181,15 @@ fn another_spelling_of_an_outputs_path_is_the_output() {
 fn reading_through_a_link_that_the_command_made_is_an_obstacle() {
     let command = ScriptedCommand::new(Policy::default()).with("x", "secret").begins();
     symlink("x", command.root.join("l")).unwrap();
-    let command = command.does(What::Make { path: bytes("l") }, 0).reads("l");
+    let command = command
+        .does(
+            What::Make {
+                path: bytes("l"),
+                is_folder: false,
+            },
+            0,
+        )
+        .reads("l");
     assert_eq!(command.obstacle(), "it reads l through a link or folder that it made");
 }
 

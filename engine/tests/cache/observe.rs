@@ -146,7 +146,10 @@ fn writing_moving_and_removing_are_recorded() {
     assert!(fresh.exclusive && fresh.truncates && !fresh.reads);
     assert!(more.reads && more.writes && more.creates && !more.truncates && !more.exclusive);
     assert!(matches!(opened(b"second")[..], [mode] if mode.writes && mode.exclusive));
-    assert!(did.contains(&&What::Make { path: b"link".to_vec() }));
+    assert!(did.contains(&&What::Make {
+        path: b"link".to_vec(),
+        is_folder: false
+    }));
     for gone in [b"second".to_vec(), b"new".to_vec()] {
         assert!(did.contains(&&What::Remove { path: gone }));
     }

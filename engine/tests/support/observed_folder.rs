@@ -125,7 +125,7 @@ pub fn texts(what: &What) -> Vec<&[u8]> {
         | What::Resolve { path }
         | What::List { path }
         | What::Remove { path }
-        | What::Make { path } => vec![path],
+        | What::Make { path, .. } => vec![path],
         _ => vec![],
     }
 }

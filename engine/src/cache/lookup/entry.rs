@@ -197,6 +197,7 @@ const LISTING: u8 = 9;
 const ABSENT: u8 = 10;
 const REFUSED: u8 = 11;
 const EXCEPT: u8 = 12;
+const CRATES: u8 = 13;
 
 fn head(what: u8, flag: bool) -> u8 {
     what | u8::from(flag) << 4
@@ -270,6 +271,17 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
         Fact::Listing { path, digest, in_order } => {
             to.byte(head(LISTING, *in_order));
             to.path(path);
+            to.digest(digest);
+        }
+        Fact::Crates {
+            path,
+            beginnings,
+            digest,
+        } => {
+            to.byte(CRATES);
+            to.path(path);
+            to.number(beginnings.len() as u64);
+            beginnings.iter().for_each(|name| to.text(name));
             to.digest(digest);
         }
         Fact::Absent { path, follows } => {
@@ -348,6 +360,11 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
         LISTING => Fact::Listing {
             in_order: one,
             path: from.path()?,
+            digest: from.digest()?,
+        },
+        CRATES => Fact::Crates {
+            path: from.path()?,
+            beginnings: list(from, MOST_FACTS, |from| from.text().map(<[u8]>::to_vec))?,
             digest: from.digest()?,
         },
         ABSENT => Fact::Absent {
@@ -562,6 +579,11 @@ mod tests {
                     path: there.clone(),
                     digest,
                     in_order: true,
+                },
+                Fact::Crates {
+                    path: there.clone(),
+                    beginnings: vec![b"libserde-0123".to_vec(), b"libstd".to_vec()],
+                    digest,
                 },
                 Fact::Absent {
                     path: there.clone(),

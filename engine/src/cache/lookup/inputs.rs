@@ -101,6 +101,8 @@ impl Inputs {
                     let head = format!("[{},{digest},", u8::from(*in_order));
                     texts.push(about(&head, path, view));
                 }
+                // A client knows nothing of crates.
+                Fact::Crates { .. } => return None,
                 Fact::Absent { path, follows } => {
                     let absolute = view.place.absolute(path);
                     let Some((parent, name)) = split(&absolute).filter(|(parent, name)| view.shows_lack(parent, name))

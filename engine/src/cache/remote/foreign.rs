@@ -245,7 +245,10 @@ fn is_unreal(fact: &Fact, place: &Place) -> bool {
         UNREAL.iter().any(|root| name.starts_with(root))
     };
     match fact {
-        Fact::File { path, .. } | Fact::Listing { path, .. } | Fact::Except { path, .. } => is_there(path),
+        Fact::File { path, .. }
+        | Fact::Listing { path, .. }
+        | Fact::Crates { path, .. }
+        | Fact::Except { path, .. } => is_there(path),
         Fact::Twins { twins } => twins.iter().any(|twin| is_there(&twin.path)),
         _ => false,
     }

@@ -6,14 +6,16 @@
 use std::collections::HashSet;
 
 use super::obstacle::Obstacle;
-use super::{Analysis, Fate, How, Observation, Statuses};
+use super::places::is_installed;
+use super::{Analysis, Fate, How, Observation, Shape, Statuses};
+use crate::facts::crates;
 use crate::facts::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use crate::facts::fact::Kind;
 use crate::facts::file_view::status_of_name;
 use crate::facts::path::{below, split, trimmed, Path};
 use crate::observe::access::{Access, Bytes, Mode, What};
 use crate::observe::known_programs::{
-    hides_calls, ProgramRules, Seeds, Times, COMPILER, GO, OWN_CALLS, SCRIPT, UNKNOWN,
+    hides_calls, ProgramRules, Seeds, Times, COMPILER, GO, OWN_CALLS, RUST_WITH_MACROS, SCRIPT, UNKNOWN,
 };
 
 impl Analysis<'_, '_, '_> {
@@ -56,6 +58,10 @@ impl Analysis<'_, '_, '_> {
             }
             What::Execute { path } if !path.contains(&b'/') => self.search(access.process, path),
             What::Load { path } if hides_calls(path) && !self.now.compiles => Err(Obstacle::Blind(OWN_CALLS)),
+            What::Load { path } if self.is_macro(access.process, path) => {
+                self.run_macro(access.process, path)?;
+                self.look_at(access, path, How::Run)
+            }
             What::Execute { path } | What::Load { path } => self.look_at(access, path, How::Run),
             What::Open { path, mode } => self.open(access.process, path, *mode, error),
             What::Find { path } => self.look_at(access, path, self.looking(true)),
@@ -73,7 +79,16 @@ impl Analysis<'_, '_, '_> {
                 if error == 0 {
                     self.listings.entry(access.identity).or_default().begun += 1;
                 }
-                self.look_at(access, path, How::List)
+                let how = if self.now.finds_crates && self.is_traced {
+                    How::Crates
+                } else {
+                    How::List
+                };
+                self.look_at(access, path, how)
+            }
+            What::Crates { folder, names } => {
+                self.crates.entry(*folder).or_default().push(names.clone());
+                Ok(())
             }
             What::Listed { folder, names } => {
                 self.listings.entry(*folder).or_default().names.push(*names);
@@ -87,9 +102,9 @@ impl Analysis<'_, '_, '_> {
                 let path = self.path(access.process, path)?;
                 self.remove(path, error)
             }
-            What::Make { path } => {
+            What::Make { path, is_folder } => {
                 let path = self.path(access.process, path)?;
-                self.make(path, error)
+                self.make(path, *is_folder, error)
             }
         }
     }
@@ -140,13 +155,29 @@ impl Analysis<'_, '_, '_> {
     }
 
     /// The program asks for something that differs from run to run. Whether the result shows it is to be seen in a second
-    /// run, if the program seldom shows it. Calendars of programs that are traced cannot be put ahead.
+    /// run, if the program seldom shows it.
     fn doubt(&mut self, process: u32, why: Obstacle) -> Result<(), Obstacle> {
         let asks_idly = self.asking_idly.get(&process).copied();
-        if self.is_traced || !asks_idly.unwrap_or_else(|| self.all_ask_idly()) {
+        if !asks_idly.unwrap_or_else(|| self.all_ask_idly()) {
             return Err(why);
         }
         self.doubt.get_or_insert(why);
+        Ok(())
+    }
+
+    /// Whether rustc loads a library that did not come with it.
+    fn is_macro(&self, process: u32, library: &[u8]) -> bool {
+        let toolchain = self.toolchains.get(&process);
+        toolchain.is_some_and(|folder| below(folder, library).is_none() && !is_installed(library))
+    }
+
+    /// From now on, the process may do anything.
+    fn run_macro(&mut self, process: u32, library: &[u8]) -> Result<(), Obstacle> {
+        let why = Obstacle::RunsMacro(String::from_utf8_lossy(library).into_owned());
+        self.doubt(process, why)?;
+        self.now = RUST_WITH_MACROS;
+        self.rules.insert(process, self.now);
+        self.all_compile = false;
         Ok(())
     }
 
@@ -218,7 +249,9 @@ impl Analysis<'_, '_, '_> {
     fn is_foreign(&mut self, path: &Path, name: &[u8], found: bool) -> Result<bool, Obstacle> {
         match self.paths.get(name) {
             Some(state) if state.fate != Fate::Foreign => {
-                let is_odd = state.is_odd && found && status_of_name(name).map_or(true, |s| s.kind() != Kind::Folder);
+                let is_odd = state.shape == Shape::Odd
+                    && found
+                    && status_of_name(name).map_or(true, |s| s.kind() != Kind::Folder);
                 if is_odd {
                     return Err(Obstacle::Unclear(self.show(path)));
                 }
@@ -269,7 +302,7 @@ impl Analysis<'_, '_, '_> {
             return Ok(());
         }
         let name = self.name_of(&absolute);
-        let opens = matches!(how, How::Read | How::Run | How::List);
+        let opens = matches!(how, How::Read | How::Run | How::List | How::Crates);
         let is_status = how == How::Resolve && error == 0;
         let found = error == 0 && (opens || is_status || how == How::Target);
         if !self.is_foreign(&path, &name, found)? {
@@ -299,6 +332,10 @@ impl Analysis<'_, '_, '_> {
         if how == How::Read && (self.now == SCRIPT || self.now == UNKNOWN) {
             self.scripts_read.insert(name.clone());
         }
+        if how == How::Read && self.now.finds_crates {
+            let beginning = split(&name).and_then(|(_, name)| crates::beginning(name));
+            self.used_crates.extend(beginning.map(<[u8]>::to_vec));
+        }
         let observation = Observation {
             how,
             path,
@@ -325,7 +362,7 @@ impl Analysis<'_, '_, '_> {
         let path = self.path(access.process, given)?;
         let name = self.name(&path);
         match self.paths.get(&name) {
-            Some(state) if state.fate == Fate::Made && !state.is_odd => {
+            Some(state) if state.fate == Fate::Made && state.shape == Shape::File => {
                 let shown = self.show(&path);
                 self.doubt(access.process, Obstacle::Dated(shown))
             }
@@ -350,6 +387,7 @@ impl Analysis<'_, '_, '_> {
         match special(&self.view.place.absolute(&path)) {
             Some(Special::Harmless) => return Ok(()),
             Some(Special::Machine) if self.now.compiles || self.now == GO => return Ok(()),
+            Some(Special::Busy) if self.now.compiles => return Ok(()),
             Some(Special::Processor) if self.now.compiles => {
                 self.knows_processor = true;
                 return Ok(());
@@ -388,7 +426,7 @@ impl Analysis<'_, '_, '_> {
     fn write(&mut self, path: Path, mode: Mode) -> Result<(), Obstacle> {
         let name = self.name(&path);
         let state = self.paths.entry(name).or_default();
-        if state.fate == Fate::Made && !state.is_odd {
+        if state.fate == Fate::Made && state.shape == Shape::File {
             return Ok(());
         }
         // An absence that libc saw, or the absence of something that was just removed.
@@ -400,19 +438,19 @@ impl Analysis<'_, '_, '_> {
         if mode.exclusive && !was_there && !self.now.compiles {
             self.look(How::There { follows: false }, path.clone(), libc::ENOENT as u16)?;
         }
-        self.becomes_made(path, false)
+        self.becomes_made(path, Shape::File)
     }
 
-    fn becomes_made(&mut self, path: Path, is_odd: bool) -> Result<(), Obstacle> {
+    fn becomes_made(&mut self, path: Path, shape: Shape) -> Result<(), Obstacle> {
         let name = self.name(&path);
         let state = self.paths.entry(name).or_default();
         if state.was_read && state.fate == Fate::Foreign {
             return Err(Obstacle::Replaces(self.show(&path)));
         }
         state.fate = Fate::Made;
-        state.is_odd = is_odd;
+        state.shape = shape;
         state.shown = Some(path);
-        self.makes_folders |= is_odd;
+        self.makes_folders |= shape != Shape::File;
         Ok(())
     }
 
@@ -430,8 +468,8 @@ impl Analysis<'_, '_, '_> {
         if self.paths.get(&old).map_or(true, |state| state.fate != Fate::Made) {
             return Err(Obstacle::Removes(self.show(&from)));
         }
-        let is_odd = self.paths.get(&old).is_some_and(|state| state.is_odd);
-        self.becomes_made(to.clone(), is_odd)?;
+        let shape = self.paths.get(&old).map(|state| state.shape).unwrap_or_default();
+        self.becomes_made(to.clone(), shape)?;
         for name in moved.into_iter().filter(|name| *name != old) {
             let rest = below(&old, &name).unwrap_or_default().to_vec();
             let state = self.paths.get_mut(&name).map(|state| {
@@ -470,9 +508,10 @@ impl Analysis<'_, '_, '_> {
         Ok(())
     }
 
-    fn make(&mut self, path: Path, error: u16) -> Result<(), Obstacle> {
+    fn make(&mut self, path: Path, is_folder: bool, error: u16) -> Result<(), Obstacle> {
         match i32::from(error) {
-            _ if error == 0 => self.becomes_made(path, true),
+            _ if error == 0 && is_folder => self.becomes_made(path, Shape::Folder),
+            _ if error == 0 => self.becomes_made(path, Shape::Odd),
             libc::EEXIST => self.look(How::There { follows: false }, path, 0),
             libc::ENOENT => self.look(How::There { follows: true }, path, error),
             _ => Err(Obstacle::Denied(self.show(&path))),

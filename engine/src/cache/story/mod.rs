@@ -139,11 +139,21 @@ enum Fate {
     Gone,
 }
 
+/// How the command has made something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Shape {
+    /// By opening a file.
+    #[default]
+    File,
+    Folder,
+    /// It may be a link, or another name of something.
+    Odd,
+}
+
 #[derive(Debug, Clone, Default)]
 struct PathState {
     fate: Fate,
-    /// It may be a link, or another name of something, because it was not made by opening it.
-    is_odd: bool,
+    shape: Shape,
     was_read: bool,
     was_absent: bool,
     was_removed: bool,
@@ -164,6 +174,8 @@ enum How {
     Target,
     Resolve,
     List,
+    /// Listed by rustc.
+    Crates,
     Absent {
         follows: bool,
     },
@@ -242,6 +254,12 @@ struct Analysis<'v, 'w, 'k> {
     doubt: Option<Obstacle>,
     /// How it listed folders, by their identities.
     listings: FxHashMap<u64, Listings>,
+    /// The same for rustc: the names each time, as in `What::Crates`.
+    crates: FxHashMap<u64, Vec<Bytes>>,
+    /// How the names of the crates begin that rustc has read.
+    used_crates: BTreeSet<Bytes>,
+    /// The folder of its tool chain, for each process of rustc.
+    toolchains: FxHashMap<u32, Bytes>,
 }
 
 /// All readings of one folder.
@@ -290,6 +308,9 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         telling_times: FxHashMap::default(),
         doubt: None,
         listings: FxHashMap::default(),
+        crates: FxHashMap::default(),
+        used_crates: BTreeSet::new(),
+        toolchains: FxHashMap::default(),
     };
     analysis.declare();
     let idle = analysis.find_idle(accesses);

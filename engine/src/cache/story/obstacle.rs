@@ -17,6 +17,8 @@ pub enum Obstacle {
     Inconsistent(String),
     ReadsClock,
     ReadsRandom,
+    /// It runs a procedural macro, which may ask for anything.
+    RunsMacro(String),
     /// It may read its standard input, whose content is not known.
     ReadsInput,
     /// It writes into a file that existed before, and whose content counts.
@@ -52,6 +54,7 @@ impl Obstacle {
             Obstacle::Changed(_) | Obstacle::Inconsistent(_) => UnstoredReason::InputsChanged,
             Obstacle::ReadsClock => UnstoredReason::ReadsClock,
             Obstacle::ReadsRandom => UnstoredReason::ReadsRandom,
+            Obstacle::RunsMacro(_) => UnstoredReason::RunsMacro,
             Obstacle::ReadsInput => UnstoredReason::ReadsInput,
             Obstacle::InPlace(_) | Obstacle::Replaces(_) => UnstoredReason::UpdatesInPlace,
             Obstacle::Removes(_) => UnstoredReason::RemovesOthers,
@@ -76,6 +79,7 @@ impl fmt::Display for Obstacle {
             Obstacle::Inconsistent(path) => write!(f, "{path} is not what it was while it ran"),
             Obstacle::ReadsClock => write!(f, "it asks for the time"),
             Obstacle::ReadsRandom => write!(f, "it asks for random numbers"),
+            Obstacle::RunsMacro(path) => write!(f, "it runs the procedural macro {path}, which may show anything"),
             Obstacle::ReadsInput => write!(f, "a program of it may read the standard input"),
             Obstacle::InPlace(path) => write!(f, "it writes into {path}, which was there before"),
             Obstacle::Replaces(path) => write!(f, "it reads {path} and makes it anew"),

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::obstacle::Obstacle;
 use super::places::is_installed;
-use super::{Analysis, Dependence, Doubt, Fate, How, Listings, Made, Observation, PathState, Statuses};
+use super::{Analysis, Dependence, Doubt, Fate, How, Listings, Made, Observation, PathState, Shape, Statuses};
 use crate::facts::clang_header;
 use crate::facts::environment::{is_silent, BASES, CHECKOUT, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
@@ -108,7 +108,7 @@ impl Analysis<'_, '_, '_> {
             let (kind, is_only) = (status.kind(), status.links == 1);
             let is_good = match kind {
                 Kind::File | Kind::Program => is_only,
-                Kind::Folder | Kind::Link => state.is_odd,
+                Kind::Folder | Kind::Link => state.shape != Shape::File,
                 Kind::Other => false,
             };
             if !is_good {
@@ -230,6 +230,7 @@ impl Analysis<'_, '_, '_> {
                 Fact::Resolved { path, real }
             }
             How::List => return self.listing(observation).map(Some),
+            How::Crates => return self.crates(observation).map(Some),
             How::Absent { follows } => {
                 let lacks = self.view.lacks(&path, follows);
                 lacks.map_err(|_| self.inconsistent(&path))?;
@@ -258,7 +259,7 @@ impl Analysis<'_, '_, '_> {
         }
         let path = &observation.path;
         let found = match observation.how {
-            How::Read | How::Run | How::List => self.view.status(path).map(|status| status.identity()),
+            How::Read | How::Run | How::List | How::Crates => self.view.status(path).map(|status| status.identity()),
             How::There { follows } | How::Status { follows } => {
                 status(self.view, path, follows).map(|status| status.identity())
             }
@@ -341,6 +342,28 @@ impl Analysis<'_, '_, '_> {
         let in_order = !observation.careless;
         let digest = before.listing.told(in_order);
         Ok(Fact::Listing { path, digest, in_order })
+    }
+
+    /// Of a folder in which rustc looks for crates, only the names count that begin like those of crates that it has read.
+    fn crates(&mut self, observation: &Observation) -> Result<Fact, Obstacle> {
+        let (path, folder) = (observation.path.clone(), observation.name.as_slice());
+        let made = self.paths.iter().filter(|(_, state)| state.fate != Fate::Foreign);
+        let own = made.filter_map(|(name, _)| split(name).filter(|(parent, _)| *parent == folder));
+        let own: Vec<Bytes> = own.map(|(_, name)| name.to_vec()).collect();
+        let crates = self.view.crates(&path);
+        let crates = crates.map_err(|_| Obstacle::Inconsistent(self.show(&path)))?;
+        let beginnings: Vec<Bytes> = self.used_crates.iter().cloned().collect();
+        let is_same = |listed: &Bytes| crates.are_as_listed(listed, &beginnings, &own, self.knowledge.started);
+        let listed = self.crates.get(&observation.seen);
+        if observation.seen == 0 || !listed.is_some_and(|listed| listed.iter().all(is_same)) {
+            return Err(Obstacle::Changed(self.show(&path)));
+        }
+        let digest = crates.digest(&beginnings);
+        Ok(Fact::Crates {
+            path,
+            beginnings,
+            digest,
+        })
     }
 
     /// Whether it was left alone since the command began.
@@ -431,7 +454,7 @@ impl Analysis<'_, '_, '_> {
 
     /// Something that differs from run to run may have reached any of the programs.
     fn doubt_all(&mut self, why: Obstacle) -> Result<(), Obstacle> {
-        match self.traced.is_empty() && self.all_ask_idly() {
+        match self.all_ask_idly() {
             true => {
                 self.doubt.get_or_insert(why);
                 Ok(())

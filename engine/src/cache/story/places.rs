@@ -55,12 +55,18 @@ impl Analysis<'_, '_, '_> {
             self.traced.remove(&process);
         }
         self.is_traced = is_traced;
+        self.toolchains.remove(&process);
+        if rules.finds_crates {
+            self.toolchains.insert(process, toolchain(program).to_vec());
+        }
         let heeds_times = rules == UNKNOWN || rules.seeds == Seeds::First;
         self.telling_times
             .insert(process, heeds_times && !(is_installed(program) && hides_times(program)));
         if let Some(own) = self.knowledge.rehearsed {
             let is_known = rules != UNKNOWN && rules != GO;
-            let asks_idly = is_known || is_installed(program) && asks_idly(program) || is_named(program, own);
+            let came_with = |folder: &Bytes| below(folder, program).is_some();
+            let is_installed = is_installed(program) || self.toolchains.values().any(came_with);
+            let asks_idly = is_known || is_installed && asks_idly(program) || is_named(program, own);
             self.asking_idly.insert(process, asks_idly);
         }
         let is_first = self.rules.insert(process, rules).is_none() && self.rules.len() == 1;
@@ -73,7 +79,7 @@ impl Analysis<'_, '_, '_> {
         self.reading.remove(&process);
         self.all_ask &= rules.asks;
         self.all_compile &= rules.compiles;
-        self.some_compile |= rules.compiles;
+        self.some_compile |= rules.compiles && !rules.finds_crates;
         self.some_listen |= rules.listens;
         Ok(rules)
     }
@@ -153,6 +159,12 @@ impl Analysis<'_, '_, '_> {
 fn is_named(program: &[u8], names: &[Bytes]) -> bool {
     let last = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     names.iter().any(|name| name == last || name == b"*")
+}
+
+/// The folder of a compiler's installation, by the path of its program.
+fn toolchain(program: &[u8]) -> &[u8] {
+    let parent = |path| split(path).map_or(&b""[..], |(folder, _)| folder);
+    parent(parent(program))
 }
 
 /// Whether the program came with the system.

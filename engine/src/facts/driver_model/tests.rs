@@ -80,7 +80,10 @@ fn what_was_learned_with_one_name_is_predicted_for_another() {
 
 #[test]
 fn a_driver_that_does_what_cannot_be_followed_has_no_diary() {
-    let make = What::Make { path: b"/x".to_vec() };
+    let make = What::Make {
+        path: b"/x".to_vec(),
+        is_folder: false,
+    };
     let blind = What::Blind { why: "of that" };
     let (path, mode) = (b"standIn.c".to_vec(), Mode::default());
     for what in [make, blind, What::Open { path, mode }, What::Date] {

@@ -97,6 +97,8 @@ pub const LISTED: u16 = 50;
 pub const BEGIN_TRACED: u16 = 42;
 pub const WITNESS: u16 = 43;
 pub const WITNESS_LEFT: u16 = 44;
+/// Like `LISTED`, with the names that may be those of crates in the other text.
+pub const CRATES: u16 = 51;
 
 /// The kinds that only look at a path.
 pub const PATHS: std::ops::RangeInclusive<u16> = ENTER..=LIST;
@@ -142,13 +144,20 @@ pub fn what(record: Record) -> Result<What, &'static str> {
             to: record.second,
         },
         REMOVE => What::Remove { path },
-        MAKE => What::Make { path },
+        MAKE => What::Make {
+            path,
+            is_folder: record.detail != 0,
+        },
         BLIND => What::Blind {
             why: BLINDNESS.get(record.detail as usize).unwrap_or(&DAMAGED),
         },
         MEASURE => What::Measure,
         NUMBER => What::Number,
         LISTED => listed(&path).ok_or(DAMAGED)?,
+        CRATES => What::Crates {
+            folder: record.identity,
+            names: path,
+        },
         _ => return Err(DAMAGED),
     })
 }

@@ -1,0 +1,142 @@
+//! What rustc takes from a folder in which it looks for crates: the names that begin like those of crates that it uses.
+//!
+//! It lists each of its search folders when it starts, and a folder of cargo changes while other crates are compiled there.
+//! So all other names are left out.
+
+use std::io;
+
+use rustix::fd::AsFd;
+use rustix::fs::{self, AtFlags, Dir};
+use sha2::{Digest as _, Sha256};
+
+use super::status::{Stamp, Status};
+use crate::bytes::digest::Digest;
+
+/// The digits that cargo puts behind the name of a crate.
+const DIGITS: usize = 16;
+
+/// Whether a file with this name may be a crate.
+pub fn is_crate(name: &[u8]) -> bool {
+    name.starts_with(b"lib") && ending(name).is_some()
+}
+
+fn ending(name: &[u8]) -> Option<&[u8]> {
+    let endings: [&[u8]; 3] = [b".rlib", b".rmeta", b".so"];
+    endings.into_iter().find(|end| name.ends_with(end))
+}
+
+/// How all names begin that rustc may take for the crate with this file: its name, and what cargo puts behind it.
+pub fn beginning(name: &[u8]) -> Option<&[u8]> {
+    let stem = name.strip_suffix(ending(name)?).filter(|_| is_crate(name))?;
+    let dash = stem.iter().rposition(|byte| *byte == b'-');
+    let is_of_cargo = |digits: &[u8]| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
+    Some(match dash {
+        Some(at) if is_of_cargo(&stem[at + 1..]) => stem,
+        _ => stem.split(|byte| *byte == b'-').next().unwrap_or(stem),
+    })
+}
+
+/// The files in a folder that may be crates.
+pub struct Crates(Vec<(Vec<u8>, Status)>);
+
+impl Crates {
+    pub fn read(folder: impl AsFd) -> io::Result<Crates> {
+        let folder = folder.as_fd();
+        let mut crates = Vec::new();
+        for item in Dir::read_from(folder)? {
+            let item = item?;
+            let name = item.file_name().to_bytes();
+            if is_crate(name) {
+                // What has gone since it was listed is not there.
+                match fs::statat(folder, item.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(status) => crates.push((name.to_vec(), Status::from(status))),
+                    Err(rustix::io::Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        crates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(Crates(crates))
+    }
+
+    /// The digest of the names that begin like this.
+    pub fn digest(&self, beginnings: &[Vec<u8>]) -> Digest {
+        let counting = self.counting(beginnings);
+        let text: Vec<u8> = counting.flat_map(|(name, _)| [name, &b"\0"[..]].concat()).collect();
+        Digest(Sha256::digest(&text).into())
+    }
+
+    fn counting<'a>(&'a self, beginnings: &'a [Vec<u8>]) -> impl Iterator<Item = &'a (Vec<u8>, Status)> {
+        self.0.iter().filter(move |(name, _)| counts(name, beginnings))
+    }
+
+    /// Whether the folder lists now what was `listed` after a moment, as far as it counts and is none of the command's `own`
+    /// results. The names are separated by slashes.
+    pub fn are_as_listed(&self, listed: &[u8], beginnings: &[Vec<u8>], own: &[Vec<u8>], moment: Stamp) -> bool {
+        let is_foreign = |name: &[u8]| !own.iter().any(|own| own == name);
+        let listed = listed.split(|byte| *byte == b'/');
+        let mut before: Vec<&[u8]> = listed
+            .filter(|name| counts(name, beginnings) && is_foreign(name))
+            .collect();
+        before.sort_unstable();
+        let now = self.counting(beginnings).filter(|(name, _)| is_foreign(name));
+        let mut now = now.peekable();
+        let mut before = before.into_iter();
+        now.all(|(name, status)| before.next() == Some(name) && status.is_older(moment)) && before.next().is_none()
+    }
+}
+
+fn counts(name: &[u8], beginnings: &[Vec<u8>]) -> bool {
+    beginnings.iter().any(|beginning| name.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_is_known_by_its_name() {
+        for (name, expected) in [
+            ("libserde-0123456789abcdef.rlib", Some("libserde-0123456789abcdef")),
+            ("libserde-0123456789abcdef.rmeta", Some("libserde-0123456789abcdef")),
+            (
+                "libserde_derive-0123456789abcdef.so",
+                Some("libserde_derive-0123456789abcdef"),
+            ),
+            ("libstd-0123456789abcde.rlib", Some("libstd")),
+            ("libone.rlib", Some("libone")),
+            ("one.rlib", None),
+            ("libone.a", None),
+            ("libone.rlib.tmp", None),
+        ] {
+            assert_eq!(beginning(name.as_bytes()), expected.map(str::as_bytes), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_begins_alike_counts() {
+        let folder = std::env::temp_dir().join(format!("crates-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let make = |name: &str| std::fs::write(folder.join(name), b"").unwrap();
+        let read = || Crates::read(std::fs::File::open(&folder).unwrap()).unwrap();
+        let beginnings = [b"liba".to_vec()];
+        let are_same = |listed: &str, own: &[Vec<u8>]| {
+            read().are_as_listed(listed.as_bytes(), &beginnings, own, Stamp::now().plus_seconds(1))
+        };
+        make("liba.rlib");
+        make("libb.rlib");
+        let before = read().digest(&beginnings);
+        assert!(are_same("libb.rlib/liba.rlib/", &[]) && are_same("liba.rlib/", &[]));
+        assert!(!are_same("libb.rlib/", &[]) && !are_same("liba.rlib/liba.rmeta/", &[]));
+        let long_ago = Stamp::now().plus_seconds(-60);
+        assert!(!read().are_as_listed(b"liba.rlib/", &beginnings, &[], long_ago));
+        std::fs::remove_file(folder.join("libb.rlib")).unwrap();
+        make("libc.rlib");
+        assert_eq!(read().digest(&beginnings), before);
+        make("liba-2.rmeta");
+        assert_ne!(read().digest(&beginnings), before);
+        let own = [b"liba-2.rmeta".to_vec()];
+        assert!(are_same("liba.rlib/", &own) && are_same("liba.rlib/liba-2.rmeta/", &own));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
