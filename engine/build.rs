@@ -8,7 +8,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "park.c",
     "before.c",
     "child.c",
@@ -22,6 +22,7 @@ const SOURCES: [&str; 16] = [
     "clock.c",
     "system_info.c",
     "users.c",
+    "guard.c",
     "locale.c",
     "launch.c",
     "program.c",
@@ -85,6 +86,7 @@ fn main() {
     let mut command = compiler();
     command
         .args(FLAGS)
+        .args(machine_flags())
         .args(SOURCES.map(|name| format!("park/{name}")))
         .arg("-o");
     let status = command.arg(&library).status();
@@ -92,6 +94,14 @@ fn main() {
         status.is_ok_and(|status| status.success()),
         "libwafpark.so could not be built: {command:?}"
     );
+}
+
+/// Our system calls may be made by a call of a function of libc's (`park/system.h`), which writes below the stack pointer.
+fn machine_flags() -> &'static [&'static str] {
+    match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") => &["-mno-red-zone", "-DWAFPARK_GATE"],
+        _ => &[],
+    }
 }
 
 /// The C compiler for code that runs before libc is ready.

@@ -307,6 +307,12 @@ EXPORT long syscall(long number, ...) {
 	}
 	/* These note themselves, and the calendar may be ahead. */
 	switch (number) {
+	case SYS_openat:
+		return openat((int)a, (const char *)b, (int)c, (mode_t)d);
+#ifdef SYS_open
+	case SYS_open:
+		return open((const char *)a, (int)b, (mode_t)c);
+#endif
 	case SYS_clock_gettime:
 		return clock_gettime((clockid_t)a, (struct timespec *)b);
 	case SYS_gettimeofday:

@@ -21,6 +21,7 @@
 extern char **environ;
 
 HIDDEN enum wafpark_watch wafpark_watch = WAFPARK_WATCH_UNKNOWN;
+HIDDEN int wafpark_finds_crates;
 HIDDEN char wafpark_trace_entry[LONGEST_PATH], wafpark_preload_entry[LONGEST_PATH];
 
 static struct wafpark_log *arena_log;
@@ -394,7 +395,7 @@ HIDDEN void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t deta
 /* ---- libraries */
 
 /* A value of the auxiliary vector, which the kernel passes to a program at its start. */
-static unsigned long ask_kernel(unsigned long what) {
+HIDDEN unsigned long wafpark_ask_kernel(unsigned long what) {
 	static unsigned long (*ask)(unsigned long);
 	if (!ask)
 		*(void **)(&ask) = wafpark_find("getauxval");
@@ -404,7 +405,7 @@ static unsigned long ask_kernel(unsigned long what) {
 /* The kernel's own object has a name and no file. It is known by its address: a library may have the same name. */
 static int is_of_kernel(const struct dl_phdr_info *object) {
 	static uintptr_t place;
-	if (!place && !(place = (uintptr_t)ask_kernel(AT_SYSINFO_EHDR)))
+	if (!place && !(place = (uintptr_t)wafpark_ask_kernel(AT_SYSINFO_EHDR)))
 		place = 1;
 	for (int i = 0; i < object->dlpi_phnum; i++) {
 		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
@@ -827,6 +828,17 @@ static int open_log(const char *value, uint32_t *token) {
 	return cut_number(path, &generation) && cut_number(path, &region) && map_log(path);
 }
 
+/* rustc, and the program of the same kind that looks for errors. */
+static int is_of_rust(const char *program, uint32_t size) {
+	static const char *const names[] = {"/rustc", "/clippy-driver"};
+	for (int i = 0; i < 2; i++) {
+		const uint32_t length = length_of(names[i]);
+		if (size > length && is_same_text(program + size - length, names[i]))
+			return 1;
+	}
+	return 0;
+}
+
 static void begin_watch(const char *value) {
 	char program[LONGEST_PATH], folder[LONGEST_PATH];
 	uint32_t token;
@@ -840,15 +852,19 @@ static void begin_watch(const char *value) {
 	note_beginning(&(struct text){NULL, program, 0, (uint32_t)program_size},
 	               &(struct text){NULL, folder, 0, (uint32_t)folder_size}, (int)SYSTEM(SYS_getppid), token);
 	/* If the loader is called as a program, the kernel reports the loader, and not the program that it runs. */
-	if (!ask_kernel(AT_BASE))
+	if (!wafpark_ask_kernel(AT_BASE))
 		note_blindness(WAFPARK_BLIND_LOADER);
 	/* The path by which the engine has started the program and, if it is a script, its interpreter. */
-	const char *called = (const char *)ask_kernel(AT_EXECFN);
+	const char *called = (const char *)wafpark_ask_kernel(AT_EXECFN);
 	if (!token && called) {
 		wafpark_note_found(WAFPARK_LOAD, 0, 0, AT_FDCWD, called, identity_of_path(called));
 		int is_static;
 		wafpark_inspect(AT_FDCWD, called, &is_static);
 	}
+	program[program_size] = 0;
+	wafpark_finds_crates = is_of_rust(program, (uint32_t)program_size);
+	if (__atomic_load_n(&arena_log->guards, __ATOMIC_RELAXED))
+		wafpark_guard();
 }
 
 /* Libraries of the program may call watched functions before libc has an environment. Then this is decided later. */

@@ -21,6 +21,8 @@ struct wafpark_log {
 	uint64_t cursor;
 	int32_t witness; /* the descriptor under which the engine has the second witness open (`engine/src/witness/`), or -1 */
 	int32_t ahead; /* seconds by which calendars are ahead, if the command only shows whether it tells the time; else 0 */
+	int32_t guards; /* whether programs must show that they make no system calls by their own instructions */
+	int32_t unused;
 };
 
 struct wafpark_record {
@@ -59,6 +61,8 @@ enum wafpark_kind {
 	WAFPARK_MEASURE = 40, /* how long it runs, how busy the machine is */
 	WAFPARK_NUMBER, /* of a process */
 	WAFPARK_LISTED = 50, /* a folder was read to its end: its identity and the digest of the names, as hexadecimal numbers with a blank between them */
+	WAFPARK_CRATE, /* of a folder that rustc reads: the identity of the folder, a blank, and a name that may be a crate's */
+	WAFPARK_GUARDED, /* from now on, a system call that does not come from libc is noticed */
 	/* the second witness has further kinds: `engine/src/observe/trace/record.rs` */
 };
 
@@ -86,6 +90,9 @@ enum wafpark_watch {
 /* ---- record.c; no function in it changes errno */
 
 extern enum wafpark_watch wafpark_watch;
+
+/* The program is rustc, which looks for crates in the folders that it lists. */
+extern int wafpark_finds_crates;
 
 /* Reads in the environment whether this process is observed. */
 void wafpark_start_watch(void);
@@ -146,6 +153,12 @@ const char *wafpark_after(const char *path, const char *start);
 
 /* The path by which an open file can be opened again. */
 const char *wafpark_path_of_file(int file, char path[40]);
+
+/* What the kernel tells each program, by the number of `getauxval`; 0 if it does not. */
+unsigned long wafpark_ask_kernel(unsigned long what);
+
+/* guard.c: from now on, a system call that does not come from libc is noticed. */
+void wafpark_guard(void);
 
 /* locale.c: records the file that `TZ` names, which libc is about to read. */
 void wafpark_note_zone(void);

@@ -496,6 +496,33 @@ static void note_listed(DIR *folder, uint64_t names) {
 	wafpark_note_word(WAFPARK_LISTED, 0, text);
 }
 
+/* A name of a crate, as far as the name tells that. */
+static int is_crate(const char *name) {
+	const char *end = wafpark_after(name, "lib"), *dot = NULL;
+	for (; end && *end; end++)
+		if (*end == '.')
+			dot = end + 1;
+	if (!dot)
+		return 0;
+	static const char *const endings[] = {"rlib", "rmeta", "so"};
+	for (int i = 0; i < 3; i++) {
+		const char *rest = wafpark_after(dot, endings[i]);
+		if (rest && !*rest)
+			return 1;
+	}
+	return 0;
+}
+
+static void note_crate(DIR *folder, const char *name) {
+	char text[20 + 256];
+	char *end = put_hexadecimal(text, identity_of_folder(folder));
+	*end++ = ' ';
+	while (*name && end < text + sizeof text - 1)
+		*end++ = *name++;
+	*end = 0;
+	wafpark_note_word(WAFPARK_CRATE, 0, text);
+}
+
 static void end_reading(struct reading *reading, DIR *folder, int is_complete) {
 	const int error = errno;
 	if (is_complete)
@@ -533,6 +560,8 @@ EXPORT DIR *fdopendir(int file) {
 		const int error = errno;                                                                                             \
 		errno = 0;                                                                                                           \
 		struct entry *result = real(folder);                                                                                 \
+		if (result && wafpark_finds_crates && is_crate(result->d_name))                                                      \
+			note_crate(folder, result->d_name);                                                                              \
 		if (result)                                                                                                          \
 			add_name(reading, result->d_name);                                                                               \
 		else                                                                                                                 \

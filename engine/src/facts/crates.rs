@@ -71,17 +71,13 @@ impl Crates {
     }
 
     /// Whether the folder lists now what was `listed` after a moment, as far as it counts and is none of the command's `own`
-    /// results. The names are separated by slashes.
-    pub fn are_as_listed(&self, listed: &[u8], beginnings: &[Vec<u8>], own: &[Vec<u8>], moment: Stamp) -> bool {
-        let is_foreign = |name: &[u8]| !own.iter().any(|own| own == name);
-        let listed = listed.split(|byte| *byte == b'/');
-        let mut before: Vec<&[u8]> = listed
-            .filter(|name| counts(name, beginnings) && is_foreign(name))
-            .collect();
-        before.sort_unstable();
-        let now = self.counting(beginnings).filter(|(name, _)| is_foreign(name));
-        let mut now = now.peekable();
-        let mut before = before.into_iter();
+    /// results. The names are sorted.
+    pub fn are_as_listed(&self, listed: &[Vec<u8>], beginnings: &[Vec<u8>], own: &[Vec<u8>], moment: Stamp) -> bool {
+        let is_foreign = |name: &Vec<u8>| !own.contains(name);
+        let mut before = listed
+            .iter()
+            .filter(|name| counts(name, beginnings) && is_foreign(name));
+        let mut now = self.counting(beginnings).filter(|(name, _)| is_foreign(name));
         now.all(|(name, status)| before.next() == Some(name) && status.is_older(moment)) && before.next().is_none()
     }
 }
@@ -121,22 +117,23 @@ mod tests {
         let read = || Crates::read(std::fs::File::open(&folder).unwrap()).unwrap();
         let beginnings = [b"liba".to_vec()];
         let are_same = |listed: &str, own: &[Vec<u8>]| {
-            read().are_as_listed(listed.as_bytes(), &beginnings, own, Stamp::now().plus_seconds(1))
+            let listed: Vec<_> = listed.split(' ').map(|name| name.as_bytes().to_vec()).collect();
+            read().are_as_listed(&listed, &beginnings, own, Stamp::now().plus_seconds(1))
         };
         make("liba.rlib");
         make("libb.rlib");
         let before = read().digest(&beginnings);
-        assert!(are_same("libb.rlib/liba.rlib/", &[]) && are_same("liba.rlib/", &[]));
-        assert!(!are_same("libb.rlib/", &[]) && !are_same("liba.rlib/liba.rmeta/", &[]));
+        assert!(are_same("liba.rlib libb.rlib", &[]) && are_same("liba.rlib", &[]));
+        assert!(!are_same("libb.rlib", &[]) && !are_same("liba.rlib liba.rmeta", &[]));
         let long_ago = Stamp::now().plus_seconds(-60);
-        assert!(!read().are_as_listed(b"liba.rlib/", &beginnings, &[], long_ago));
+        assert!(!read().are_as_listed(&[b"liba.rlib".to_vec()], &beginnings, &[], long_ago));
         std::fs::remove_file(folder.join("libb.rlib")).unwrap();
         make("libc.rlib");
         assert_eq!(read().digest(&beginnings), before);
         make("liba-2.rmeta");
         assert_ne!(read().digest(&beginnings), before);
         let own = [b"liba-2.rmeta".to_vec()];
-        assert!(are_same("liba.rlib/", &own) && are_same("liba.rlib/liba-2.rmeta/", &own));
+        assert!(are_same("liba.rlib", &own) && are_same("liba-2.rmeta liba.rlib", &own));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -219,7 +219,8 @@ fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<()
         What::Enter { .. }
         | What::List { .. }
         | What::Listed { .. }
-        | What::Crates { .. }
+        | What::Crate { .. }
+        | What::Guarded
         | What::Date
         | What::Rename { .. }
         | What::Make { .. } => false,

@@ -41,8 +41,15 @@ pub fn identity(device: u64, inode: u64) -> u64 {
 
 /// A number that differs between texts: FNV-1a, as in `wafpark_digest`.
 pub fn identity_of_text(text: &[u8]) -> u64 {
+    add_text(NO_TEXT, text).max(1)
+}
+
+/// The number of no text yet, and of a text with more behind it.
+pub const NO_TEXT: u64 = 0xcbf2_9ce4_8422_2325;
+
+pub fn add_text(before: u64, more: &[u8]) -> u64 {
     let step = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    text.iter().fold(0xcbf2_9ce4_8422_2325, step).max(1)
+    more.iter().fold(before, step)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,12 +104,13 @@ pub enum What {
         folder: u64,
         names: u64,
     },
-    /// rustc has read all names of a folder: the identity of the folder, and the names of those that may be crates, each with a
-    /// slash behind it.
-    Crates {
+    /// rustc has read a name that may be a crate's in the folder with this identity. A `Listed` follows the last one.
+    Crate {
         folder: u64,
-        names: Bytes,
+        name: Bytes,
     },
+    /// From now on, a system call that does not come from libc makes the command `Blind`.
+    Guarded,
     /// It asks for a variable.
     Ask {
         name: Bytes,
@@ -177,7 +185,8 @@ impl What {
             | What::Measure
             | What::Number
             | What::Listed { .. }
-            | What::Crates { .. }
+            | What::Crate { .. }
+            | What::Guarded
             | What::Blind { .. } => Vec::new(),
         }
     }

@@ -42,11 +42,13 @@ const FEWEST: usize = 64;
 const KEPT: usize = 1 << 20;
 const KEPT_ABOVE: usize = 16 << 10;
 /// The place of the first record.
-const FIRST: u32 = 16;
+const FIRST: u32 = 24;
 /// The place of the witness's descriptor: the number of a file that we have open, or -1.
 const WITNESS: usize = 8;
 /// The place of the seconds by which calendars are ahead.
 pub const AHEAD: usize = 12;
+/// The place of the word that says whether programs must show that they make no system calls of their own.
+const GUARDS: usize = 16;
 /// The cursor's place when a record did not fit.
 pub const FULL: u32 = u32::MAX;
 const ALIGNMENT: u32 = 8;
@@ -184,6 +186,7 @@ impl Arena {
         };
         trace_region.tell_witness();
         trace_region.put_ahead(0);
+        trace_region.guard(false);
         trace_region
             .cursor()
             .store(u64::from(generation) << 32 | u64::from(FIRST), Ordering::Release);
@@ -255,6 +258,12 @@ impl TraceRegion {
     pub fn put_ahead(&self, seconds: u32) {
         // SAFETY: within the trace region, aligned, and not in use by a command.
         unsafe { AtomicU32::from_ptr(self.at(AHEAD).cast()) }.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Its programs must show that they make no system calls by their own instructions.
+    pub fn guard(&self, are_guarded: bool) {
+        // SAFETY: within the trace region, aligned, and not in use by a command.
+        unsafe { AtomicU32::from_ptr(self.at(GUARDS).cast()) }.store(are_guarded.into(), Ordering::Relaxed);
     }
 
     /// This program is started next, by an absolute path. Its records count only if this very file has begun. A program

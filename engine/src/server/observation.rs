@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use super::command::{Order, Recording};
 use super::starters::{TraceSetup, Work};
@@ -151,8 +152,10 @@ fn note_in(
     let called = found.as_ref().map_or(c"", |(_, called)| called);
     let path = found.as_ref().map(|(program, _)| program.path.to_bytes().to_vec());
     let program = PathBuf::from(OsString::from_vec(path.unwrap_or_default()));
+    let has_own_calls = makes_own_calls(called.to_bytes());
+    trace_region.guard(has_own_calls && can_guard());
     let witness = trace_region.witness().filter(|_| {
-        surroundings.context.has_room(witness::ROOM) && (is_static(&program) || makes_own_calls(called.to_bytes()))
+        surroundings.context.has_room(witness::ROOM) && (is_static(&program) || has_own_calls && !can_guard())
     });
     let (argv, variables) = match witness {
         Some((witness, variable)) => (
@@ -172,6 +175,18 @@ fn note_in(
         place: trace_region.place(),
         env: others.chain(variables.iter().map(Vec::as_slice)).collect(),
         argv,
+        begins_anew: has_own_calls,
     };
     (Some(program), trace)
+}
+
+/// Whether the kernel reports system calls that do not come from libc (`engine/park/guard.c`).
+fn can_guard() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        const SET_DISPATCH: libc::c_int = 59;
+        const OFF: libc::c_ulong = 0;
+        // SAFETY: switches off what is not on.
+        cfg!(target_arch = "x86_64") && unsafe { libc::prctl(SET_DISPATCH, OFF, OFF, OFF, OFF) } == 0
+    })
 }

@@ -45,9 +45,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// The second witness observes it.
-    fn is_traced(&self) -> bool {
-        self.trace.as_ref().is_some_and(|trace| trace.argv.is_some())
+    fn begins_anew(&self) -> bool {
+        self.trace.as_ref().is_some_and(|trace| trace.begins_anew)
     }
 }
 
@@ -57,6 +56,8 @@ pub struct TraceSetup {
     pub env: Strings,
     /// The command line that runs it under observation, if it is not its own.
     pub argv: Option<Strings>,
+    /// It is not parked, because it must be observed from its beginning.
+    pub begins_anew: bool,
 }
 
 /// The whole command, or what is left of it.
@@ -241,8 +242,7 @@ impl Starter {
         };
         let turn = match (&job.work, awaited) {
             (_, Some(awaited)) => self.parking.resume(awaited, job.roster_entry),
-            // Only a program that has not begun can be traced from its beginning.
-            (Work::Command, None) if job.is_traced() => Turn::Plain,
+            (Work::Command, None) if job.begins_anew() => Turn::Plain,
             (Work::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, no_wait),
             (Work::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, no_wait),
             (Work::Driver(_), None) if no_wait => Turn::Busy,

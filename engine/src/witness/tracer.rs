@@ -23,7 +23,7 @@ use super::memory;
 use super::notes::{Note, Notes};
 use super::state::ByState;
 use crate::facts::crates::is_crate;
-use crate::observe::access::{identity, identity_of_text, Bytes};
+use crate::observe::access::{add_text, identity, identity_of_text, Bytes, NO_TEXT};
 use crate::observe::known_programs::{is_of_go, ProgramRules};
 use crate::observe::trace::program;
 use crate::observe::trace::record as kind;
@@ -138,8 +138,8 @@ pub struct Tracer {
     paths: Vec<(PathBuf, u64)>,
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
-    /// The names of crates that a process has read up to now from a folder, by its descriptor.
-    crates: HashMap<(i32, i32), Bytes>,
+    /// The digests of the names that a process has read up to now from a folder, by its descriptor.
+    listings: HashMap<(i32, i32), u64>,
     is_leaving: bool,
     /// This one is released last, because its call needs all others to be free.
     held: Option<i32>,
@@ -182,7 +182,7 @@ impl Tracer {
             paths,
             threads: HashMap::from([(first, thread)]),
             processes: HashMap::from([(first, process)]),
-            crates: HashMap::new(),
+            listings: HashMap::new(),
             is_leaving: false,
             held: None,
         }
@@ -738,28 +738,26 @@ impl Tracer {
         ControlFlow::Continue(())
     }
 
-    /// Notes the names of crates, when rustc has read a folder to its end.
+    /// Adds up the names that a process reads from a folder. At the end, their digest is noted, as `engine/park/watch.c` does.
     fn listed(&mut self, thread: i32, process: i32, (file, buffer): (u64, u64), result: i64) {
-        if !self.processes.get(&process).is_some_and(|process| process.finds_crates) {
-            return;
-        }
         let reading = (process, file as i32);
+        let identity = || memory::identity_of(&memory::entry(thread, &format!("fd/{}", file as i32)));
         if let Ok(size @ 1..) = usize::try_from(result) {
-            let names = self.crates.entry(reading).or_default();
-            for name in memory::names(&memory::read(thread, buffer, size)).filter(|name| is_crate(name)) {
-                names.extend_from_slice(name);
-                names.push(b'/');
+            let entries = memory::read(thread, buffer, size);
+            let finds_crates = self.processes.get(&process).is_some_and(|process| process.finds_crates);
+            let mut digest = self.listings.get(&reading).copied().unwrap_or(NO_TEXT);
+            for name in memory::names(&entries).filter(|name| !matches!(*name, b"." | b"..")) {
+                digest = add_text(add_text(digest, name), b"\0");
+                if finds_crates && is_crate(name) {
+                    let text = [format!("{:016x} ", identity()).as_bytes(), name].concat();
+                    self.note(process, kind::CRATE, 0, &text);
+                }
             }
+            self.listings.insert(reading, digest);
         } else if result == 0 {
-            let names = self.crates.remove(&reading).unwrap_or_default();
-            let identity = memory::identity_of(&memory::entry(thread, &format!("fd/{}", file as i32)));
-            self.write(&Note {
-                kind: kind::CRATES,
-                process,
-                identity,
-                first: &names,
-                ..Note::default()
-            });
+            let digest = self.listings.remove(&reading).unwrap_or(NO_TEXT);
+            let text = format!("{:016x} {digest:016x}", identity());
+            self.note(process, kind::LISTED, 0, text.as_bytes());
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::obstacle::Obstacle;
 use super::places::is_installed;
-use super::{Analysis, Fate, How, Observation, Shape, Statuses};
+use super::{Analysis, Code, Fate, How, Observation, Shape, Statuses};
 use crate::facts::crates;
 use crate::facts::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use crate::facts::fact::Kind;
@@ -21,6 +21,7 @@ use crate::observe::known_programs::{
 impl Analysis<'_, '_, '_> {
     pub(super) fn apply(&mut self, access: &Access) -> Result<(), Obstacle> {
         let error = access.error;
+        self.process = access.process;
         self.now = self.rules_of(access.process);
         self.is_traced = self.traced.contains(&access.process);
         self.seen = access.identity;
@@ -58,11 +59,11 @@ impl Analysis<'_, '_, '_> {
             }
             What::Execute { path } if !path.contains(&b'/') => self.search(access.process, path),
             What::Load { path } if hides_calls(path) && !self.now.compiles => Err(Obstacle::Blind(OWN_CALLS)),
-            What::Load { path } if self.is_macro(access.process, path) => {
-                self.run_macro(access.process, path)?;
+            What::Load { path } => {
+                self.note_macro(access.process, path)?;
                 self.look_at(access, path, How::Run)
             }
-            What::Execute { path } | What::Load { path } => self.look_at(access, path, How::Run),
+            What::Execute { path } => self.look_at(access, path, How::Run),
             What::Open { path, mode } => self.open(access.process, path, *mode, error),
             What::Find { path } => self.look_at(access, path, self.looking(true)),
             What::Look { path, follows } => {
@@ -79,19 +80,23 @@ impl Analysis<'_, '_, '_> {
                 if error == 0 {
                     self.listings.entry(access.identity).or_default().begun += 1;
                 }
-                let how = if self.now.finds_crates && self.is_traced {
-                    How::Crates
-                } else {
-                    How::List
-                };
+                let how = if self.now.finds_crates { How::Crates } else { How::List };
                 self.look_at(access, path, how)
             }
-            What::Crates { folder, names } => {
-                self.crates.entry(*folder).or_default().push(names.clone());
+            What::Crate { folder, name } => {
+                self.listings.entry(*folder).or_default().crates.push(name.clone());
                 Ok(())
             }
             What::Listed { folder, names } => {
-                self.listings.entry(*folder).or_default().names.push(*names);
+                let listings = self.listings.entry(*folder).or_default();
+                listings.names.push(*names);
+                listings.end_crates();
+                Ok(())
+            }
+            What::Guarded => {
+                self.guarded.insert(access.process);
+                let own = self.code.iter_mut().filter(|code| code.process == Some(access.process));
+                own.for_each(|code| code.is_seen = true);
                 Ok(())
             }
             What::Rename { from, to } => {
@@ -165,16 +170,18 @@ impl Analysis<'_, '_, '_> {
         Ok(())
     }
 
-    /// Whether rustc loads a library that did not come with it.
-    fn is_macro(&self, process: u32, library: &[u8]) -> bool {
-        let toolchain = self.toolchains.get(&process);
-        toolchain.is_some_and(|folder| below(folder, library).is_none() && !is_installed(library))
-    }
-
-    /// From now on, the process may do anything.
-    fn run_macro(&mut self, process: u32, library: &[u8]) -> Result<(), Obstacle> {
-        let why = Obstacle::RunsMacro(String::from_utf8_lossy(library).into_owned());
-        self.doubt(process, why)?;
+    /// After rustc has loaded a library that did not come with it, it may do anything.
+    fn note_macro(&mut self, process: u32, given: &[u8]) -> Result<(), Obstacle> {
+        let Some(toolchain) = self.toolchains.get(&process).cloned() else {
+            return Ok(());
+        };
+        let path = self.path(process, given)?;
+        let library = self.name(&path);
+        let came_with = below(&toolchain, &library).is_some() || is_installed(&library);
+        if came_with || given == self.knowledge.observer {
+            return Ok(());
+        }
+        self.doubt(process, Obstacle::RunsMacro(self.show(&path)))?;
         self.now = RUST_WITH_MACROS;
         self.rules.insert(process, self.now);
         self.all_compile = false;
@@ -323,8 +330,13 @@ impl Analysis<'_, '_, '_> {
             (libc::EACCES, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
             _ => How::Refused { opens, error },
         };
-        if how == How::Run && self.is_traced {
-            self.traced_code.insert(name.clone(), self.now);
+        if how == How::Run {
+            self.code.push(Code {
+                name: name.clone(),
+                process: Some(self.process),
+                rules: self.now,
+                is_seen: self.is_traced || self.guarded.contains(&self.process),
+            });
         }
         let state = self.paths.entry(name.clone()).or_default();
         state.was_read |= opens && found;

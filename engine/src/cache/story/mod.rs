@@ -209,9 +209,12 @@ struct Analysis<'v, 'w, 'k> {
     rules: FxHashMap<u32, ProgramRules>,
     /// The processes that the second witness observes.
     traced: FxHashSet<u32>,
-    /// Programs and libraries of these processes. All of their calls are seen, including those by their own instructions.
-    traced_code: FxHashMap<Bytes, ProgramRules>,
-    /// The rules of the process of the present access.
+    /// The processes of which it is known that they make no system calls by their own instructions.
+    guarded: FxHashSet<u32>,
+    /// Programs and libraries, in the order in which they were run or loaded.
+    code: Vec<Code>,
+    /// The process of the present access, and its rules.
+    process: u32,
     now: ProgramRules,
     /// The second witness observes this process.
     is_traced: bool,
@@ -254,12 +257,21 @@ struct Analysis<'v, 'w, 'k> {
     doubt: Option<Obstacle>,
     /// How it listed folders, by their identities.
     listings: FxHashMap<u64, Listings>,
-    /// The same for rustc: the names each time, as in `What::Crates`.
-    crates: FxHashMap<u64, Vec<Bytes>>,
     /// How the names of the crates begin that rustc has read.
     used_crates: BTreeSet<Bytes>,
     /// The folder of its tool chain, for each process of rustc.
     toolchains: FxHashMap<u32, Bytes>,
+}
+
+/// A program or library that a process runs or has loaded.
+#[derive(Debug)]
+struct Code {
+    name: Bytes,
+    /// `None` if the process has become another program since.
+    process: Option<u32>,
+    rules: ProgramRules,
+    /// All of its system calls are seen, or it is known that it makes none by its own instructions.
+    is_seen: bool,
 }
 
 /// All readings of one folder.
@@ -268,6 +280,17 @@ struct Listings {
     begun: usize,
     /// The digests of the names, of those that went on to the end.
     names: Vec<u64>,
+    /// For rustc, the names of crates in the reading that has not come to its end, and in all others.
+    crates: Vec<Bytes>,
+    ended: Vec<Vec<Bytes>>,
+}
+
+impl Listings {
+    fn end_crates(&mut self) {
+        let mut crates = std::mem::take(&mut self.crates);
+        crates.sort_unstable();
+        self.ended.push(crates);
+    }
 }
 
 /// Computes what a command depends on that made these accesses, and what it made.
@@ -282,7 +305,9 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         folders: FxHashMap::default(),
         rules: FxHashMap::default(),
         traced: FxHashSet::default(),
-        traced_code: FxHashMap::default(),
+        guarded: FxHashSet::default(),
+        code: Vec::new(),
+        process: 0,
         now: UNKNOWN,
         is_traced: false,
         seen: 0,
@@ -308,7 +333,6 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         telling_times: FxHashMap::default(),
         doubt: None,
         listings: FxHashMap::default(),
-        crates: FxHashMap::default(),
         used_crates: BTreeSet::new(),
         toolchains: FxHashMap::default(),
     };

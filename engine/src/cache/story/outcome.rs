@@ -353,9 +353,11 @@ impl Analysis<'_, '_, '_> {
         let crates = self.view.crates(&path);
         let crates = crates.map_err(|_| Obstacle::Inconsistent(self.show(&path)))?;
         let beginnings: Vec<Bytes> = self.used_crates.iter().cloned().collect();
-        let is_same = |listed: &Bytes| crates.are_as_listed(listed, &beginnings, &own, self.knowledge.started);
-        let listed = self.crates.get(&observation.seen);
-        if observation.seen == 0 || !listed.is_some_and(|listed| listed.iter().all(is_same)) {
+        let is_same = |listed: &Vec<Bytes>| crates.are_as_listed(listed, &beginnings, &own, self.knowledge.started);
+        let listed = self.listings.get(&observation.seen);
+        let is_known = listed.is_some_and(|listed| !listed.ended.is_empty() && listed.ended.iter().all(is_same));
+        // One whose folder is not known may have been of this one.
+        if observation.seen == 0 || !is_known || self.listings.contains_key(&0) {
             return Err(Obstacle::Changed(self.show(&path)));
         }
         let digest = crates.digest(&beginnings);
@@ -432,15 +434,17 @@ impl Analysis<'_, '_, '_> {
                 continue;
             }
             let blind = Obstacle::Blind(OWN_CALLS);
-            let traced = self.traced_code.get(&observation.name);
+            let code = || self.code.iter().filter(|code| code.name == observation.name);
+            let is_seen = code().next().is_some() && code().all(|code| code.is_seen);
+            let seeds = code().all(|code| code.rules.seeds != Seeds::Never);
             match self.view.instructions(&observation.path) {
-                Some(found) if found.calls && traced.is_none() => return Err(blind),
+                Some(found) if found.calls && !is_seen => return Err(blind),
                 Some(_) if is_installed => {}
                 Some(found) => {
                     self.knows_processor |= found.processor;
                     match found {
                         // A runtime that seeds and measures by itself.
-                        _ if observation.careless || traced.is_some_and(|rules| rules.seeds != Seeds::Never) => {}
+                        _ if observation.careless || is_seen && seeds => {}
                         Findings { random: true, .. } => self.doubt_all(Obstacle::ReadsRandom)?,
                         Findings { clock: true, .. } => self.doubt_all(Obstacle::ReadsClock)?,
                         _ => {}

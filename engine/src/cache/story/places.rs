@@ -55,6 +55,9 @@ impl Analysis<'_, '_, '_> {
             self.traced.remove(&process);
         }
         self.is_traced = is_traced;
+        self.guarded.remove(&process);
+        let before = self.code.iter_mut().filter(|code| code.process == Some(process));
+        before.for_each(|code| code.process = None);
         self.toolchains.remove(&process);
         if rules.finds_crates {
             self.toolchains.insert(process, toolchain(program).to_vec());

@@ -93,12 +93,12 @@ pub const BLIND: u16 = 20;
 pub const MEASURE: u16 = 40;
 pub const NUMBER: u16 = 41;
 pub const LISTED: u16 = 50;
+pub const CRATE: u16 = 51;
+pub const GUARDED: u16 = 52;
 /// Only the second witness writes these (`crate::witness`).
 pub const BEGIN_TRACED: u16 = 42;
 pub const WITNESS: u16 = 43;
 pub const WITNESS_LEFT: u16 = 44;
-/// Like `LISTED`, with the names that may be those of crates in the other text.
-pub const CRATES: u16 = 51;
 
 /// The kinds that only look at a path.
 pub const PATHS: std::ops::RangeInclusive<u16> = ENTER..=LIST;
@@ -154,11 +154,17 @@ pub fn what(record: Record) -> Result<What, &'static str> {
         MEASURE => What::Measure,
         NUMBER => What::Number,
         LISTED => listed(&path).ok_or(DAMAGED)?,
-        CRATES => What::Crates {
-            folder: record.identity,
-            names: path,
-        },
+        CRATE => named_crate(&path).ok_or(DAMAGED)?,
+        GUARDED => What::Guarded,
         _ => return Err(DAMAGED),
+    })
+}
+
+fn named_crate(text: &[u8]) -> Option<What> {
+    let at = text.iter().position(|byte| *byte == b' ')?;
+    Some(What::Crate {
+        folder: u64::from_str_radix(std::str::from_utf8(&text[..at]).ok()?, 16).ok()?,
+        name: text[at + 1..].to_vec(),
     })
 }
 
