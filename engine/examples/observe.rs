@@ -240,6 +240,8 @@ fn describe(access: Access) -> Value {
         What::Resolve { path } => json!({"kind": "resolve", "path": text(&path)}),
         What::List { path } => json!({"kind": "list", "path": text(&path)}),
         What::Listed { folder, names } => json!({"kind": "listed", "folder": folder, "names": names}),
+        What::Crate { folder, name } => json!({"kind": "crate", "folder": folder, "name": text(&name)}),
+        What::Guarded => json!({"kind": "guarded"}),
         What::Ask { name } => json!({"kind": "ask", "name": text(&name)}),
         What::Locate => json!({"kind": "locate"}),
         What::Anchor => json!({"kind": "anchor"}),
@@ -250,7 +252,7 @@ fn describe(access: Access) -> Value {
         What::Number => json!({"kind": "number"}),
         What::Rename { from, to } => json!({"kind": "rename", "path": text(&from), "to": text(&to)}),
         What::Remove { path } => json!({"kind": "remove", "path": text(&path)}),
-        What::Make { path } => json!({"kind": "make", "path": text(&path)}),
+        What::Make { path, is_folder } => json!({"kind": "make", "path": text(&path), "folder": is_folder}),
         What::Blind { why } => json!({"kind": "blind", "why": why}),
     };
     described["process"] = access.process.into();

@@ -12,8 +12,10 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <threads.h>
 #include <ucontext.h>
 
 #if defined(__x86_64__)
@@ -103,7 +105,8 @@ static int guard_thread(void) {
 
 HIDDEN void wafpark_guard(void) {
 	REAL(int, sigaction, (int, const struct sigaction *, struct sigaction *))
-	struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+	/* Not on the program's stack for signals, which may be small. */
+	struct sigaction action = {.sa_flags = SA_SIGINFO | SA_NODEFER};
 	action.sa_sigaction = on_call;
 	wafpark_gate = find_gate();
 	libc_code = find_code((uintptr_t)wafpark_gate);
@@ -119,6 +122,11 @@ HIDDEN void wafpark_guard(void) {
 
 static int is_guarded(void) {
 	return choice == REPORT;
+}
+
+HIDDEN void wafpark_leave_guard(void) {
+	if (is_guarded())
+		give_up();
 }
 
 /* ---- what would take the guard away */
@@ -181,10 +189,56 @@ EXPORT pid_t fork(void) {
 	return result;
 }
 
+/* C's own threads begin inside of libc. */
+EXPORT int thrd_create(thrd_t *thread, thrd_start_t function, void *argument) {
+	REAL(int, thrd_create, (thrd_t *, thrd_start_t, void *))
+	wafpark_leave_guard();
+	return real ? real(thread, function, argument) : thrd_error;
+}
+
+EXPORT int prctl(int option, ...) {
+	va_list list;
+	va_start(list, option);
+	const long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long), d = va_arg(list, long);
+	va_end(list);
+	if (option == SET_DISPATCH)
+		wafpark_leave_guard();
+	const long result = SYSTEM(SYS_prctl, option, a, b, c, d);
+	if (result < 0 && result > -4096) {
+		errno = (int)-result;
+		return -1;
+	}
+	return (int)result;
+}
+
+/* The kernel ends a program that makes a call from elsewhere while it blocks the signal. So ours is never blocked, nor are the two that
+ * glibc keeps for itself. */
+static long set_mask(int how, const sigset_t *set, sigset_t *old) {
+	uint64_t mask = set ? *(const uint64_t *)(const void *)set : 0;
+	const uint64_t own_of_libc = 3ull << 31, ours = 1ull << (SIGSYS - 1);
+	if (how != SIG_UNBLOCK)
+		mask &= ~(own_of_libc | (is_guarded() ? ours : 0));
+	return SYSTEM(SYS_rt_sigprocmask, how, set ? &mask : NULL, old, sizeof mask);
+}
+
+EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old) {
+	return (int)-set_mask(how, set, old);
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old) {
+	const long result = set_mask(how, set, old);
+	if (result < 0)
+		errno = (int)-result;
+	return result < 0 ? -1 : 0;
+}
+
 #else
 
 HIDDEN void wafpark_guard(void) {
 	wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_CALL, "");
+}
+
+HIDDEN void wafpark_leave_guard(void) {
 }
 
 #endif

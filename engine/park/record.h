@@ -159,6 +159,8 @@ unsigned long wafpark_ask_kernel(unsigned long what);
 
 /* guard.c: from now on, a system call that does not come from libc is noticed. */
 void wafpark_guard(void);
+/* A thread begins that is not guarded, or the guard is taken away. */
+void wafpark_leave_guard(void);
 
 /* locale.c: records the file that `TZ` names, which libc is about to read. */
 void wafpark_note_zone(void);

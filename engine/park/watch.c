@@ -973,5 +973,7 @@ EXPORT int clone(int (*function)(void *), void *stack, int flags, void *argument
 	va_end(list);
 	if (wafpark_watch && (flags & CLONE_FS) && !(flags & CLONE_THREAD))
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_PLACE, "");
+	if (wafpark_watch)
+		wafpark_leave_guard();
 	return real(function, stack, flags, argument, parent, tls, child);
 }

@@ -305,6 +305,7 @@ impl Analysis<'_, '_, '_> {
             _ => {}
         }
         let is_asked_only = matches!(how, How::There { .. } | How::Status { .. });
+        let is_resolved = matches!(how, How::Resolve | How::Target);
         if compiler && is_asked_only && self.is_temporary_folder(&absolute) {
             return Ok(());
         }
@@ -352,7 +353,8 @@ impl Analysis<'_, '_, '_> {
             how,
             path,
             name,
-            careless: compiler,
+            // A procedural macro does not look for the result of its own compile.
+            careless: compiler || self.now.finds_crates && (is_asked_only || is_resolved),
             seen: if error == 0 { self.seen } else { 0 },
         };
         if how == How::Read && self.heeds_times() {
