@@ -343,6 +343,7 @@ def test_the_second_witness_where_the_kernel_has_no_guard(rust: Rust) -> None:
 	rust.compile(ONE)
 	assert rust.compile(TWO, SAYS="").startswith("miss")
 	for told, is_proved in (("a file", True), ("the time", False)):
+		(rust.folder / "app").unlink(missing_ok=True)
 		write_macro(rust, BODIES[told])
 		before = wait(rust)
 		rust.run_argv([rust.wafcc, *rust.words(APP).split()], False)
