@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use crate::support::observed_folder::{blindness, paths, succeeded, ObservedFolder};
 use crate::support::sandbox;
-use wafengine::observe::access::What;
+use wafengine::observe::access::{Access, What};
 
 // ---- What is recorded.
 
@@ -262,6 +262,10 @@ fn a_program_with_system_calls_of_its_own_cannot_be_observed() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["raw"]);
     assert_eq!(blindness(&accesses), ["it makes system calls of its own"]);
+    let accesses = folder.observe(folder.probe(&[]), &["numbered"]);
+    assert_eq!(blindness(&accesses), [""; 0]);
+    let opens = |access: &Access| matches!(&access.what, What::Open { path, .. } if path == b"/absent/numbered");
+    assert!(accesses.iter().any(opens));
 }
 
 #[test]

@@ -171,7 +171,9 @@ int main(int argc, char **argv) {
 	else if (!strcmp(what, "urandom"))
 		return !fopen("/dev/urandom", "r");
 	else if (!strcmp(what, "raw"))
-		syscall(SYS_openat, AT_FDCWD, "/absent/raw", O_RDONLY);
+		syscall(SYS_mknodat, AT_FDCWD, "/absent/raw", 0600, 0);
+	else if (!strcmp(what, "numbered"))
+		syscall(SYS_openat, AT_FDCWD, "/absent/numbered", O_RDONLY);
 	else if (!strcmp(what, "walk"))
 		nftw("/absent/walk", (void *)main, 4, 0);
 	else if (!strcmp(what, "hardened")) {
