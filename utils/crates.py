@@ -40,7 +40,7 @@ examples:
   utils/crates.py                                          all contenders that are here, three rounds: some minutes
   utils/crates.py --edit --json crates.json                also after an edit of the program, and after that was undone
   utils/crates.py --contenders plain,wafcc --repeat 1
-  utils/crates.py --crate hexyl=0.14.0 --release           another program, with the compiler's optimizations
+  utils/crates.py --crate NAME=VERSION --release           another program, with the compiler's optimizations
   utils/crates.py --project ~/my-program                   one of your own, with a Cargo.lock
 
 A contender that is missing is left out, and named. The plain builds are always made: the others are compared with them.
