@@ -10,7 +10,6 @@ not be answered with an old result.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import sys
@@ -18,17 +17,18 @@ import tempfile
 from typing import Any, Dict, List
 
 from benchmark.arguments import choose, names
-from benchmark.cache import Wafcc
+from benchmark.environment import plain_environment
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.machine import describe_machine, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
+from benchmark.record import check_folder, write_record
 from benchmark.session import adopt_orphans, end_children
 from commands.command import Everyday
 from commands.contender import CONTENDERS, PLAIN, Contender
 from commands.report import Report
 from commands.table import COMMANDS, KIND_OF, KINDS
-from commands.trial import Caches, Trial, plain_environment
+from commands.trial import Caches, Trial
 
 EXAMPLES = """\
 examples:
@@ -67,10 +67,10 @@ def check(options: argparse.Namespace) -> None:
 	"""Say what cannot be done, before anything is."""
 	if options.repeat < 1:
 		raise Mistake("--repeat: %d rounds are none: 1 or more" % options.repeat)
-	if options.work and not os.access(options.work, os.W_OK | os.X_OK):
-		raise Mistake("--work: %s is no folder to write in" % options.work)
-	if options.json and not os.access(options.json.absolute().parent, os.W_OK | os.X_OK):
-		raise Mistake("--json: %s is no folder to write in" % options.json.absolute().parent)
+	if options.work:
+		check_folder("--work", options.work)
+	if options.json:
+		check_folder("--json", options.json.absolute().parent)
 
 
 class Campaign:
@@ -108,8 +108,7 @@ class Campaign:
 					folder = work / ("%s-%d" % (contender.name, turn))
 					cache = contender.cache(str(folder), plain_environment())
 					caches.append((contender, cache))
-					if isinstance(cache, Wafcc):
-						cache.engine.start()  # or the first command would wait for it
+					cache.start()
 			for number, command in enumerate(commands):
 				rest = [(other.name, 1) for other in commands[number:]]
 				rest += [(other.name, 1) for other in commands] * (self.options.repeat - turn - 1)
@@ -138,10 +137,7 @@ class Campaign:
 	def keep(self) -> None:
 		if self.options.json:
 			lists = {"left_out": self.left_out, "failed": self.failed}
-			record = {"machine": self.machine, "runs": self.values, **lists}
-			part = self.options.json.with_suffix(".part")
-			part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-			os.replace(part, self.options.json)
+			write_record(self.options.json, {"machine": self.machine, "runs": self.values, **lists})
 
 	def tell(self) -> None:
 		for line in Report(self.values).lines(sys.stdout.isatty()) if self.values else []:

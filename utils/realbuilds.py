@@ -9,8 +9,6 @@ that checkouts share results: ccache by base_dir and hash_dir, ours by base_dir.
 """
 
 import argparse
-import json
-import os
 import pathlib
 import statistics
 import sys
@@ -22,6 +20,7 @@ from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.machine import cores, describe_machine, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
+from benchmark.record import write_record
 from benchmark.session import adopt_orphans, end_children
 from benchmark.table import layout, number
 from debian.sources import fetch
@@ -115,9 +114,7 @@ class Campaign:
 		self.values.append({**told, **done._asdict(), "load": load()})
 		if self.options.json:
 			record = {"machine": self.machine, "runs": self.values, "left_out": self.left_out}
-			part = self.options.json.with_suffix(".part")
-			part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-			os.replace(part, self.options.json)
+			write_record(self.options.json, record)
 
 	def leave_out(self, what: str, why: str) -> None:
 		self.left_out.append("%s: %s" % (what, why))

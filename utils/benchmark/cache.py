@@ -52,8 +52,15 @@ class CompilerCache:
 		"""The variables with which builds of a checkout have hits in another one."""
 		return {}
 
+	def start(self) -> None:
+		"""Start what the first command would else wait for."""
+
 	def hits(self) -> Optional[int]:
 		"""The number of commands that it has answered; None if it does not count them."""
+		return None
+
+	def asked(self) -> Optional[int]:
+		"""The number of commands that it was given; None if it does not count them."""
 		return None
 
 	def misses(self) -> Optional[int]:
@@ -137,9 +144,14 @@ class Sccache(CompilerCache):
 		self.daemon = servers.Sccache(os.path.join(folder, "server"), env)
 		self.environment = self.daemon.environment
 
+	def counts(self) -> Dict[str, Any]:
+		return json.loads(self.ask("--show-stats", "--stats-format=json"))["stats"]
+
 	def hits(self) -> int:
-		counts = json.loads(self.ask("--show-stats", "--stats-format=json"))["stats"]["cache_hits"]["counts"]
-		return sum(counts.values())
+		return sum(self.counts()["cache_hits"]["counts"].values())
+
+	def asked(self) -> int:
+		return int(self.counts()["compile_requests"])
 
 	def pids(self) -> List[int]:
 		return self.daemon.pids()
@@ -158,6 +170,8 @@ class Wafcc(CompilerCache):
 	"""The folder of another build of it."""
 	settings: Dict[str, str] = {}
 	"""Variables of its engine."""
+	patience: float = PROOF
+	"""Seconds for what its engine does in idle times."""
 
 	@classmethod
 	def find(cls) -> Optional[str]:
@@ -177,24 +191,31 @@ class Wafcc(CompilerCache):
 	def share_checkout(cls, folder: str) -> Dict[str, str]:
 		return {"WAFCC_BASEDIR": folder}
 
+	def start(self) -> None:
+		self.engine.start()
+
 	def hits(self) -> int:
 		return self.counts()["hits"]
 
 	def misses(self) -> int:
 		return sum(self.counts()["misses"].values())
 
+	def asked(self) -> int:
+		counts = self.counts()
+		return int(counts["hits"]) + sum(sum(counts[kind].values()) for kind in ("misses", "uncached"))
+
 	def counts(self) -> Dict[str, Any]:
 		return json.loads(self.ask("--show-stats", "--json"))
 
 	def wait_for(self, work: str) -> None:
 		"""Wait until none of this work is left, which the engine does in idle times. An old engine may not know it."""
-		deadline = time.monotonic() + PROOF
+		deadline = time.monotonic() + self.patience
 		while time.monotonic() < deadline:
 			told = self.counts().get(work)
 			if not told or not told["waiting"]:
 				return
 			time.sleep(0.1)
-		raise Failed("its %s were not done in %d s: %s" % (work, PROOF, told))
+		raise Failed("its %s were not done in %d s: %s" % (work, self.patience, told))
 
 	def pids(self) -> List[int]:
 		return self.engine.pids()

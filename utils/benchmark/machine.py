@@ -8,6 +8,9 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
+IDLE = slice(3, 5)  # idle, and waiting for a disk
+COUNTED = 8  # kinds; those of guests after them are in others already
+
 
 def describe_machine(work: str, command: Sequence[str], versions: Dict[str, str]) -> Dict[str, Any]:
 	"""Describe the machine, the work folder's file system and the programs, as they are now."""
@@ -69,6 +72,21 @@ def load() -> str:
 	if not hasattr(os, "getloadavg"):
 		return "unknown"
 	return "%.2f %.2f %.2f" % os.getloadavg()
+
+
+def busy(seconds: float = 0.5) -> Optional[float]:
+	"""The share of all processors' time that is used just now; None where the kernel does not tell."""
+	before = processor_times()
+	time.sleep(seconds)
+	spent = [later - sooner for sooner, later in zip(before, processor_times())]
+	idle = sum(spent[IDLE])
+	return 1 - idle / sum(spent) if sum(spent) else None
+
+
+def processor_times() -> List[int]:
+	"""What all processors together have spent, by kind, in the order of ``/proc/stat``."""
+	found = re.search(r"^cpu +(.+)$", read("/proc/stat"), re.MULTILINE)
+	return [int(field) for field in found.group(1).split()[:COUNTED]] if found else []
 
 
 def version_of(*argv: str) -> str:

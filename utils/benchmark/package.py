@@ -192,33 +192,38 @@ def files_below(root: str, endings: Tuple[str, ...]) -> List[str]:
 
 def vendor(folder: str) -> None:
 	"""Let cargo fetch and unpack the crates of the lock file into a new folder, which appears in one step."""
-	cargo = find_cargo()
-	if not cargo:
-		raise Mistake("real sources: cargo is missing: install Rust, %s" % REMEDY)
 	part = "%s.%d.part" % (folder, os.getpid())
-	argv = [cargo, "vendor", "--locked", "--versioned-dirs", "--manifest-path"]
-	argv += [os.path.join(CRATES, "Cargo.toml"), os.path.join(part, "vendored")]
-	pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+	args = ["vendor", "--locked", "--versioned-dirs", "--manifest-path"]
+	args += [os.path.join(CRATES, "Cargo.toml"), os.path.join(part, "vendored")]
 	try:
 		os.makedirs(part)
-		# where the engine is built, so that the same settings of cargo hold
-		done = subprocess.run(argv, cwd=ROOT, timeout=PATIENCE, **pipes)
-		if not done.returncode:
-			os.rename(os.path.join(part, "vendored"), folder)
-	except subprocess.TimeoutExpired as e:
-		raise Mistake("real sources: cargo could not fetch the crates: %s: try again, %s" % (e, REMEDY)) from None
+		fetch("real sources", args, REMEDY)
+		os.rename(os.path.join(part, "vendored"), folder)
 	except OSError as e:
 		if not os.path.isdir(folder):  # another campaign may have been faster
 			raise Mistake("cannot write %s: %s: make it writable, %s" % (folder, e.strerror, REMEDY)) from None
-		return
 	finally:
 		shutil.rmtree(part, ignore_errors=True)
+
+
+def fetch(what: str, args: Sequence[str], remedy: str) -> bytes:
+	"""Let cargo fetch what it needs for something, and return its output."""
+	cargo = find_cargo()
+	if not cargo:
+		raise Mistake("%s: cargo is missing: install Rust, %s" % (what, remedy))
+	try:
+		# where the engine is built, so that the same settings of cargo hold
+		done = subprocess.run(
+			[cargo, *args], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+		)
+	except subprocess.TimeoutExpired as e:
+		raise Mistake("%s: cargo could not fetch the crates: %s: try again, %s" % (what, e, remedy)) from None
 	if done.returncode:
 		lines = done.stderr.decode("utf-8", "replace").split("\n")
 		reason = [line.strip() for line in lines if line.strip()] or ["it said nothing"]
-		raise Mistake(
-			"real sources: cargo could not fetch the crates (%s): connect to the registry, %s" % (reason[-1], REMEDY)
-		)
+		told = "cargo could not fetch the crates (%s): connect to the registry" % reason[-1]
+		raise Mistake("%s: %s, %s" % (what, told, remedy))
+	return done.stdout
 
 
 def find_cargo() -> Optional[str]:

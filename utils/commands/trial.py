@@ -6,13 +6,13 @@ any, but must not be an old one.
 """
 
 import json
-import os
 import pathlib
 import shutil
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from benchmark.cache import CompilerCache, Wafcc
+from benchmark.environment import plain_environment
 from benchmark.meter import Command, explain, watch
 from benchmark.mistake import Failed
 
@@ -21,12 +21,6 @@ from .contender import PLAIN, Contender
 from .folder import YOUNGER, Entry, State, make_old, restore, scan, settle, write_inputs
 
 Caches = List[Tuple[Contender, CompilerCache]]
-OTHERS = ("CCACHE_", "FB_", "FIREBUILD_", "SCCACHE_", "WAFCC_", "WAFD", "MAKEFLAGS", "MFLAGS")
-"""Variables of the user's that would change what is run."""
-
-
-def plain_environment() -> Dict[str, str]:
-	return {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
 
 
 class Seen(NamedTuple):
