@@ -11,30 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::status::{Stamp, Status};
 use crate::bytes::digest::Digest;
-
-/// The digits that cargo puts behind the name of a crate.
-const DIGITS: usize = 16;
-
-/// Whether a file with this name may be a crate.
-pub fn is_crate(name: &[u8]) -> bool {
-    name.starts_with(b"lib") && ending(name).is_some()
-}
-
-fn ending(name: &[u8]) -> Option<&[u8]> {
-    let endings: [&[u8]; 3] = [b".rlib", b".rmeta", b".so"];
-    endings.into_iter().find(|end| name.ends_with(end))
-}
-
-/// How all names begin that rustc may take for the crate with this file: its name, and what cargo puts behind it.
-pub fn beginning(name: &[u8]) -> Option<&[u8]> {
-    let stem = name.strip_suffix(ending(name)?).filter(|_| is_crate(name))?;
-    let dash = stem.iter().rposition(|byte| *byte == b'-');
-    let is_of_cargo = |digits: &[u8]| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
-    Some(match dash {
-        Some(at) if is_of_cargo(&stem[at + 1..]) => stem,
-        _ => stem.split(|byte| *byte == b'-').next().unwrap_or(stem),
-    })
-}
+use crate::observe::crate_names::is_crate;
 
 /// The files in a folder that may be crates.
 pub struct Crates(Vec<(Vec<u8>, Status)>);
@@ -89,25 +66,6 @@ fn counts(name: &[u8], beginnings: &[Vec<u8>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_crate_is_known_by_its_name() {
-        for (name, expected) in [
-            ("libserde-0123456789abcdef.rlib", Some("libserde-0123456789abcdef")),
-            ("libserde-0123456789abcdef.rmeta", Some("libserde-0123456789abcdef")),
-            (
-                "libserde_derive-0123456789abcdef.so",
-                Some("libserde_derive-0123456789abcdef"),
-            ),
-            ("libstd-0123456789abcde.rlib", Some("libstd")),
-            ("libone.rlib", Some("libone")),
-            ("one.rlib", None),
-            ("libone.a", None),
-            ("libone.rlib.tmp", None),
-        ] {
-            assert_eq!(beginning(name.as_bytes()), expected.map(str::as_bytes), "{name}");
-        }
-    }
 
     #[test]
     fn only_what_begins_alike_counts() {

@@ -4,5 +4,6 @@
 //! the present state of files, and draws no conclusions from them: `facts` and `cache::story` do.
 
 pub mod access;
+pub mod crate_names;
 pub mod known_programs;
 pub mod trace;

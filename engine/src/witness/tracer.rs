@@ -22,8 +22,8 @@ use super::calls::{self, Call, Flags, Name};
 use super::memory;
 use super::notes::{Note, Notes};
 use super::state::ByState;
-use crate::facts::crates::is_crate;
 use crate::observe::access::{add_text, identity, identity_of_text, Bytes, NO_TEXT};
+use crate::observe::crate_names::is_crate;
 use crate::observe::known_programs::{is_of_go, ProgramRules};
 use crate::observe::trace::program;
 use crate::observe::trace::record as kind;
@@ -220,6 +220,9 @@ impl Tracer {
         match event {
             0 if signal == AT_CALL => {
                 if self.call(thread).is_break() {
+                    if self.notes.ahead() != 0 {
+                        self.stop_all();
+                    }
                     self.held = Some(thread);
                     self.is_leaving = true;
                     return;
@@ -895,6 +898,14 @@ impl Tracer {
     }
 
     // ---- leaving
+
+    /// In a second run, nothing is done that nobody sees. The call at which a thread stands is not made any more.
+    fn stop_all(&self) {
+        for process in self.processes.keys() {
+            // SAFETY: a process that we trace, so no other one has its number.
+            unsafe { libc::kill(*process, libc::SIGKILL) };
+        }
+    }
 
     /// Releases all threads. The thread that causes this comes last: it may be about to trace another one, or to gain
     /// rights.

@@ -8,12 +8,12 @@ use std::collections::HashSet;
 use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Code, Fate, How, Observation, Shape, Statuses};
-use crate::facts::crates;
 use crate::facts::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use crate::facts::fact::Kind;
 use crate::facts::file_view::status_of_name;
 use crate::facts::path::{below, split, trimmed, Path};
 use crate::observe::access::{Access, Bytes, Mode, What};
+use crate::observe::crate_names;
 use crate::observe::known_programs::{
     hides_calls, ProgramRules, Seeds, Times, COMPILER, GO, OWN_CALLS, RUST_WITH_MACROS, SCRIPT, UNKNOWN,
 };
@@ -346,7 +346,7 @@ impl Analysis<'_, '_, '_> {
             self.scripts_read.insert(name.clone());
         }
         if how == How::Read && self.now.finds_crates {
-            let beginning = split(&name).and_then(|(_, name)| crates::beginning(name));
+            let beginning = split(&name).and_then(|(_, name)| crate_names::beginning(name));
             self.used_crates.extend(beginning.map(<[u8]>::to_vec));
         }
         let observation = Observation {
