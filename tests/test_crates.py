@@ -14,7 +14,7 @@ from benchmark.mistake import Mistake
 from benchmark.package import find_cargo
 from conftest import ROOT
 from graph import source
-from graph.outputs import Judge
+from graph.outputs import Judge, digests_of
 from graph.report import Report
 from graph.trial import CONTENDERS, steps_of
 from test_bench_campaign import need
@@ -109,7 +109,7 @@ def with_wrapper(folder: pathlib.Path, engine: str, script: str) -> Dict[str, st
 
 
 def test_real_engine(crates: pathlib.Path, engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
-	"""Ours makes what plain builds make in all steps; a library is edited, and the folder of the user is left alone."""
+	"""Ours makes what plain builds make in all steps; the program is edited, but not in the folder of the user."""
 	record = tmp_path / "record.json"
 	chosen = ("--contenders=wafcc", "--repeat=1", "--edit", "--project=%s" % crates)
 	done = run(*chosen, "--json=%s" % record, "--work=%s" % runtime, WAFD=engine)
@@ -122,12 +122,14 @@ def test_real_engine(crates: pathlib.Path, engine: str, runtime: pathlib.Path, t
 	told = json.loads(record.read_text())
 	runs: Dict[Any, Any] = {(each["contender"], each["step"]): each for each in told["runs"]}
 	for name in ("plain", "wafcc"):
-		# a library, a macro, a program, a build script and its second name, and two libraries' metadata
+		# a library, a macro, a program and a build script; then the program alone
 		assert [runs[name, step]["calls"] for step in ("cold", "warm", "edit", "back")] == [4, 4, 1, 1]
-		assert runs[name, "cold"]["compared"] >= 5
+		# the library's two files, the macro, the program, and both names of the build script
+		assert runs[name, "cold"]["compared"] == 6
 	assert runs["wafcc", "cold"]["asked"] >= 4
 	assert runs["plain", "cold"]["hits"] is None
 	assert all(each["wall"] > 0 and each["load"] and "made" not in each for each in told["runs"])
+	assert told["title"] == "crates, dev profile"
 	assert {"cargo", "rustc", "wafcc"} <= set(told["machine"]["versions"])
 	assert not (crates / "target").exists()
 	assert (crates / "src" / "main.rs").read_text() == CRATES["src/main.rs"]
@@ -189,6 +191,18 @@ def test_interrupt_ends_all(crates: pathlib.Path, engine: str, runtime: pathlib.
 	assert child.returncode == 130, errors
 	assert errors.endswith("crates: stopped by SIGINT\n")
 	assert list(runtime.iterdir()) == []
+
+
+def test_outputs(tmp_path: pathlib.Path) -> None:
+	"""What rustc has made for a crate is compared, and no list of inputs, nor what a build script has written."""
+	made = {"deps/liba-1.rlib", "deps/liba-1.rmeta", "deps/libm-1.so", "deps/a-1", "build/a-1/build_script_build-1"}
+	others = {"deps/a-1.d", "build/a-1/out/build_script.txt", "build/a-1/output", ".fingerprint/a-1/lib-a", "a"}
+	for name in made | others:
+		path = tmp_path / "debug" / name
+		path.parent.mkdir(parents=True, exist_ok=True)
+		path.write_text(name)
+		path.chmod(0o755 if name in ("deps/a-1", "build/a-1/build_script_build-1", "a") else 0o644)
+	assert {*digests_of(tmp_path)} == {"debug/" + name for name in made}
 
 
 def test_judge() -> None:

@@ -94,6 +94,7 @@ class Campaign:
 		self.options = options
 		self.progress = Progress(sys.stderr)
 		self.judge = Judge()
+		self.title = ""
 		self.values: List[Dict[str, Any]] = []
 		self.made: List[Tuple[str, Digests]] = []
 		"""For each value: the state of the sources, and the outputs."""
@@ -148,7 +149,9 @@ class Campaign:
 			self.progress.say("WRONG: %s, %s, %s" % (contender.name, done.step, path))
 		if self.options.json:
 			lists = {"unsteady": sorted(self.judge.unsteady), "left_out": self.left_out, "failed": self.failed}
-			write_record(self.options.json, {"machine": self.machine, "runs": self.values, **lists})
+			write_record(
+				self.options.json, {"title": self.title, "machine": self.machine, "runs": self.values, **lists}
+			)
 
 	def tell(self) -> None:
 		print("%s, medians of %d" % (self.title, self.options.repeat))

@@ -211,11 +211,12 @@ def fetch(what: str, args: Sequence[str], remedy: str) -> bytes:
 	cargo = find_cargo()
 	if not cargo:
 		raise Mistake("%s: cargo is missing: install Rust, %s" % (what, remedy))
+	pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+	# it asks rustc for its version, which must not start the user's cache
+	env = {**os.environ, "RUSTC_WRAPPER": ""}
 	try:
 		# where the engine is built, so that the same settings of cargo hold
-		done = subprocess.run(
-			[cargo, *args], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
-		)
+		done = subprocess.run([cargo, *args], cwd=ROOT, env=env, timeout=PATIENCE, **pipes)
 	except subprocess.TimeoutExpired as e:
 		raise Mistake("%s: cargo could not fetch the crates: %s: try again, %s" % (what, e, remedy)) from None
 	if done.returncode:

@@ -46,7 +46,7 @@ class Workspace:
 		self.output, self.errors = str(work / "output"), str(work / "errors")
 		self.text = b""
 		"""The source that is edited, as it was."""
-		self.args = ["build", "--locked", "--offline", "--message-format=json", "--jobs=%d" % jobs]
+		self.args = ["build", "--locked", "--offline", "--message-format=json-render-diagnostics", "--jobs=%d" % jobs]
 		if is_release:
 			self.args.append("--release")
 		# an empty wrapper hides that of a file of settings
