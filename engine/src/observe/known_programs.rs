@@ -304,7 +304,7 @@ pub fn hides_calls(library: &[u8]) -> bool {
 /// Whether a program is known to make system calls by its own instructions, though it is no static one. Only the second
 /// witness sees all that it does.
 pub fn makes_own_calls(program: &[u8]) -> bool {
-    ProgramRules::of(program).finds_crates
+    ProgramRules::of(program).finds_crates || is_one_of(program, "node nodejs xsltproc")
 }
 
 /// Whether a program was made by Go, which makes system calls by its own instructions. A note in the file says so.

@@ -185,6 +185,8 @@ impl Analysis<'_, '_, '_> {
         self.now = RUST_WITH_MACROS;
         self.rules.insert(process, self.now);
         self.all_compile = false;
+        self.all_ask = false;
+        self.others_ask = false;
         Ok(())
     }
 
