@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/types.h>
 #include <time.h>
@@ -265,7 +266,7 @@ static int is_harmless(long number) {
 #endif
 	case SYS_rt_sigaction: case SYS_rt_sigprocmask: case SYS_rt_sigreturn: case SYS_sigaltstack: case SYS_tgkill:
 	case SYS_getuid: case SYS_geteuid: case SYS_getgid: case SYS_getegid: case SYS_getgroups: case SYS_prlimit64:
-	case SYS_getrlimit: case SYS_setrlimit: case SYS_umask: case SYS_uname: case SYS_prctl: case SYS_wait4: case SYS_waitid:
+	case SYS_getrlimit: case SYS_setrlimit: case SYS_capget: case SYS_umask: case SYS_uname: case SYS_prctl: case SYS_wait4: case SYS_waitid:
 		return 1;
 	}
 	return 0;
@@ -307,6 +308,10 @@ EXPORT long syscall(long number, ...) {
 	}
 	/* These note themselves, and the calendar may be ahead. */
 	switch (number) {
+#ifdef SYS_statx
+	case SYS_statx:
+		return statx((int)a, (const char *)b, (int)c, (unsigned)d, (struct statx *)e);
+#endif
 	case SYS_openat:
 		return openat((int)a, (const char *)b, (int)c, (mode_t)d);
 #ifdef SYS_open
