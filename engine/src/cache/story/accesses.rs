@@ -61,9 +61,18 @@ impl Analysis<'_, '_, '_> {
             What::Load { path } if hides_calls(path) && !self.now.compiles => Err(Obstacle::Blind(OWN_CALLS)),
             What::Load { path } => {
                 self.note_macro(access.process, path)?;
-                self.look_at(access, path, How::Run)
+                let path = self.path(access.process, path)?;
+                self.note_code(&path);
+                self.look(How::Run, path, access.error)
             }
-            What::Execute { path } => self.look_at(access, path, How::Run),
+            What::Execute { path } => {
+                let path = self.path(access.process, path)?;
+                // Otherwise, the program that begins says whether its calls are seen.
+                if self.sees_calls() {
+                    self.note_code(&path);
+                }
+                self.look(How::Run, path, access.error)
+            }
             What::Open { path, mode } => self.open(access.process, path, *mode, error),
             What::Find { path } => self.look_at(access, path, self.looking(true)),
             What::Look { path, follows } => {
@@ -168,6 +177,22 @@ impl Analysis<'_, '_, '_> {
         }
         self.doubt.get_or_insert(why);
         Ok(())
+    }
+
+    /// All system calls of the present process are seen, or it is known that it makes none by its own instructions.
+    fn sees_calls(&self) -> bool {
+        self.is_traced || self.guarded.contains(&self.process)
+    }
+
+    /// The process runs or loads this.
+    pub(super) fn note_code(&mut self, path: &Path) {
+        let name = self.name(path);
+        self.code.push(Code {
+            name,
+            process: Some(self.process),
+            rules: self.now,
+            is_seen: self.sees_calls(),
+        });
     }
 
     /// After rustc has loaded a library that did not come with it, it may do anything.
@@ -333,14 +358,6 @@ impl Analysis<'_, '_, '_> {
             (libc::EACCES, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
             _ => How::Refused { opens, error },
         };
-        if how == How::Run {
-            self.code.push(Code {
-                name: name.clone(),
-                process: Some(self.process),
-                rules: self.now,
-                is_seen: self.is_traced || self.guarded.contains(&self.process),
-            });
-        }
         let state = self.paths.entry(name.clone()).or_default();
         state.was_read |= opens && found;
         state.was_absent |= matches!(how, How::Absent { .. });

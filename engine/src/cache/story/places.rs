@@ -36,6 +36,7 @@ impl Analysis<'_, '_, '_> {
         self.folders.insert(process, here);
         self.now = self.begin_program(process, program, is_traced)?;
         let program = self.path(process, program)?;
+        self.note_code(&program);
         self.look(How::Run, program, 0)
     }
 
