@@ -19,13 +19,12 @@ import tempfile
 from typing import Any, Dict, List, Tuple
 
 from benchmark.arguments import choose, names, positive
-from benchmark.interrupt import INTERRUPTS, Interrupted
+from benchmark.carry_out import carry_out
 from benchmark.machine import cores, describe_machine, version_of
 from benchmark.mistake import Failed, Mistake
 from benchmark.package import find_cargo
 from benchmark.progress import Progress
 from benchmark.record import check_folder, write_record
-from benchmark.session import adopt_orphans, end_children
 from commands.contender import PLAIN, Contender
 from graph.outputs import Digests, Judge
 from graph.report import Report
@@ -172,22 +171,16 @@ class Campaign:
 
 def main() -> int:
 	options = Parser().parse_args()
-	INTERRUPTS.listen()
-	adopt_orphans()
-	try:
-		contenders = choose(CONTENDERS, options.contenders, "--contenders")
-		check(options)
-		campaign = Campaign(options, contenders)
-		source = find_project(options.project) if options.project else find_crate(options.crate, campaign.progress.say)
-		campaign.run(source)
-	except (Mistake, Failed) as e:
-		print("crates: %s" % "\n".join([str(e), *(e.quote() if isinstance(e, Failed) else [])]), file=sys.stderr)
-		return 2
-	except Interrupted as e:
-		print("crates: %s" % e, file=sys.stderr)
-		return e.exit_status
-	finally:
-		end_children()
+	return carry_out("crates", lambda: work(options))
+
+
+def work(options: argparse.Namespace) -> int:
+	"""Do what was asked for, and return the exit status."""
+	contenders = choose(CONTENDERS, options.contenders, "--contenders")
+	check(options)
+	campaign = Campaign(options, contenders)
+	source = find_project(options.project) if options.project else find_crate(options.crate, campaign.progress.say)
+	campaign.run(source)
 	campaign.tell()
 	return 0 if campaign.is_good() else 1
 

@@ -17,13 +17,13 @@ import tempfile
 from typing import Any, Dict, List
 
 from benchmark.arguments import choose, names
+from benchmark.carry_out import carry_out
 from benchmark.environment import plain_environment
-from benchmark.interrupt import INTERRUPTS, Interrupted
+from benchmark.interrupt import INTERRUPTS
 from benchmark.machine import describe_machine, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
 from benchmark.record import check_folder, write_record
-from benchmark.session import adopt_orphans, end_children
 from commands.command import Everyday
 from commands.contender import CONTENDERS, PLAIN, Contender
 from commands.report import Report
@@ -155,27 +155,21 @@ class Campaign:
 
 def main() -> int:
 	options = Parser().parse_args()
-	INTERRUPTS.listen()
-	adopt_orphans()
-	try:
-		commands = choose_commands(options)
-		contenders = choose(CONTENDERS, options.contenders, "--contenders")
-		if options.list:
-			for kind in dict.fromkeys(KIND_OF[command.name] for command in commands):
-				print("%-16s %s" % (kind, " ".join(each.name for each in commands if KIND_OF[each.name] == kind)))
-			print("%-16s %s" % ("contenders", " ".join(contender.name for contender in contenders)))
-			return 0
-		check(options)
-		campaign = Campaign(options)
-		campaign.run(commands, contenders)
-	except (Mistake, Failed) as e:
-		print("everyday: %s" % "\n".join([str(e), *(e.quote() if isinstance(e, Failed) else [])]), file=sys.stderr)
-		return 2
-	except Interrupted as e:
-		print("everyday: %s" % e, file=sys.stderr)
-		return e.exit_status
-	finally:
-		end_children()
+	return carry_out("everyday", lambda: work(options))
+
+
+def work(options: argparse.Namespace) -> int:
+	"""Do what was asked for, and return the exit status."""
+	commands = choose_commands(options)
+	contenders = choose(CONTENDERS, options.contenders, "--contenders")
+	if options.list:
+		for kind in dict.fromkeys(KIND_OF[command.name] for command in commands):
+			print("%-16s %s" % (kind, " ".join(each.name for each in commands if KIND_OF[each.name] == kind)))
+		print("%-16s %s" % ("contenders", " ".join(contender.name for contender in contenders)))
+		return 0
+	check(options)
+	campaign = Campaign(options)
+	campaign.run(commands, contenders)
 	campaign.tell()
 	return 0 if campaign.is_good() else 1
 

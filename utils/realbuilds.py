@@ -16,12 +16,11 @@ import tempfile
 from typing import Any, Dict, List
 
 from benchmark.arguments import choose, names
-from benchmark.interrupt import INTERRUPTS, Interrupted
+from benchmark.carry_out import carry_out
 from benchmark.machine import cores, describe_machine, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
 from benchmark.record import write_record
-from benchmark.session import adopt_orphans, end_children
 from benchmark.table import layout, number
 from debian.sources import fetch
 from projects.contender import Contender, Mapped, find_contenders
@@ -158,35 +157,29 @@ class Campaign:
 
 def main() -> int:
 	options = Parser().parse_args()
-	INTERRUPTS.listen()
-	adopt_orphans()
-	try:
-		reals = choose({real.package: real for real in PROJECTS}, options.projects, "--projects")
-		if options.fetch:
-			patches = {real.package: real.patches for real in reals}
-			fetch(list(patches), options.sources, Progress(sys.stderr).say, patches=patches)
-			return 0
-		known = find_contenders(options.ccache)
-		if options.list:
-			print("projects    %s" % " ".join(real.package for real in PROJECTS))
-			print("contenders  %s" % " ".join(known))
-			return 0
-		wanted = choose(known, options.contenders, "--contenders")
-		for contender in wanted:
-			if contender.missing():
-				raise Mistake("%s: %s" % (contender.name, contender.missing()))
-		# what the others are compared with
-		contenders = [known["stock"], *(contender for contender in wanted if contender is not known["stock"])]
-		campaign = Campaign(options, contenders)
-		campaign.run(reals)
-	except (Mistake, Failed) as e:
-		print("realbuilds: %s" % "\n".join([str(e), *(e.quote() if isinstance(e, Failed) else [])]), file=sys.stderr)
-		return 2
-	except Interrupted as e:
-		print("realbuilds: %s" % e, file=sys.stderr)
-		return e.exit_status
-	finally:
-		end_children()
+	return carry_out("realbuilds", lambda: work(options))
+
+
+def work(options: argparse.Namespace) -> int:
+	"""Do what was asked for, and return the exit status."""
+	reals = choose({real.package: real for real in PROJECTS}, options.projects, "--projects")
+	if options.fetch:
+		patches = {real.package: real.patches for real in reals}
+		fetch(list(patches), options.sources, Progress(sys.stderr).say, patches=patches)
+		return 0
+	known = find_contenders(options.ccache)
+	if options.list:
+		print("projects    %s" % " ".join(real.package for real in PROJECTS))
+		print("contenders  %s" % " ".join(known))
+		return 0
+	wanted = choose(known, options.contenders, "--contenders")
+	for contender in wanted:
+		if contender.missing():
+			raise Mistake("%s: %s" % (contender.name, contender.missing()))
+	# what the others are compared with
+	contenders = [known["stock"], *(contender for contender in wanted if contender is not known["stock"])]
+	campaign = Campaign(options, contenders)
+	campaign.run(reals)
 	print("%s, %s, load before it %s" % tuple(campaign.machine[key] for key in ("processor", "system", "load")))
 	for line in campaign.left_out:
 		print("left out: %s" % line)

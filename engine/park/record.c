@@ -828,7 +828,7 @@ static int open_log(const char *value, uint32_t *token) {
 	return cut_number(path, &generation) && cut_number(path, &region) && map_log(path);
 }
 
-/* rustc, and the program of the same kind that looks for errors. */
+/* rustc and clippy: the names of their family in `engine/src/observe/known_programs.rs`. */
 static int is_of_rust(const char *program, uint32_t size) {
 	static const char *const names[] = {"/rustc", "/clippy-driver"};
 	for (int i = 0; i < 2; i++) {

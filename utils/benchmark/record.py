@@ -9,7 +9,7 @@ from .mistake import Mistake
 
 
 def write_record(path: pathlib.Path, record: Dict[str, Any]) -> None:
-	"""Write it in one step: whoever reads it meanwhile has the one before."""
+	"""Write it in one step, so that a reader finds the old record or the new one."""
 	part = path.with_suffix(".part")
 	part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 	os.replace(part, path)

@@ -25,7 +25,7 @@ LEFT = shutil.ignore_patterns("target", ".git")
 
 
 class Source(NamedTuple):
-	"""A folder with a package or a workspace, and what it is called."""
+	"""A folder with a package or a workspace, and its title."""
 
 	title: str
 	folder: str

@@ -82,7 +82,7 @@ class Workspace:
 		raise Mistake("--edit: %s has no %s: leave --edit out" % (self.source.title, " and no ".join(EDITED)))
 
 	def edit(self) -> None:
-		"""Append a function that nobody uses."""
+		"""Append a function that is not used."""
 		source = self.find_edited()
 		self.text = self.text or source.read_bytes()
 		source.write_bytes(self.text + EDIT)

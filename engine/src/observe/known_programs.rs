@@ -102,8 +102,8 @@ pub const RUST: ProgramRules = ProgramRules {
     finds_crates: true,
     ..COMPILER
 };
-/// The same after it has loaded a procedural macro, which may do anything, except that nobody writes one for the times of
-/// files or for the result of its own compile.
+/// The same after it has loaded a procedural macro, which may do anything. The times of files, and older results of the
+/// compile, still do not count.
 pub const RUST_WITH_MACROS: ProgramRules = ProgramRules {
     seeds: Seeds::Never,
     compiles: false,

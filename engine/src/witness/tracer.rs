@@ -899,7 +899,8 @@ impl Tracer {
 
     // ---- leaving
 
-    /// In a second run, nothing is done that nobody sees. The call at which a thread stands is not made any more.
+    /// Ends all processes. In a second run, an action that is not seen must not happen: the kernel does not make the call at
+    /// which a thread has stopped.
     fn stop_all(&self) {
         for process in self.processes.keys() {
             // SAFETY: a process that we trace, so no other one has its number.

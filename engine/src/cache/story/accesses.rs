@@ -104,8 +104,7 @@ impl Analysis<'_, '_, '_> {
             }
             What::Guarded => {
                 self.guarded.insert(access.process);
-                let own = self.code.iter_mut().filter(|code| code.process == Some(access.process));
-                own.for_each(|code| code.is_seen = true);
+                self.settle_code(access.process, true);
                 Ok(())
             }
             What::Rename { from, to } => {
@@ -186,13 +185,23 @@ impl Analysis<'_, '_, '_> {
 
     /// The process runs or loads this.
     pub(super) fn note_code(&mut self, path: &Path) {
-        let name = self.name(path);
-        self.code.push(Code {
-            name,
-            process: Some(self.process),
-            rules: self.now,
-            is_seen: self.sees_calls(),
-        });
+        let code = (self.name(path), self.now);
+        self.unguarded.entry(self.process).or_default().push(code);
+        if self.sees_calls() {
+            self.settle_code(self.process, true);
+        }
+    }
+
+    /// It is known now whether the calls of a process were seen up to here.
+    pub(super) fn settle_code(&mut self, process: u32, is_seen: bool) {
+        for (name, rules) in self.unguarded.remove(&process).unwrap_or_default() {
+            let all = self.code.entry(name).or_insert(Code {
+                is_seen: true,
+                seeds: true,
+            });
+            all.is_seen &= is_seen;
+            all.seeds &= rules.seeds != Seeds::Never;
+        }
     }
 
     /// After rustc has loaded a library that did not come with it, it may do anything.

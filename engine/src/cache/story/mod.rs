@@ -211,8 +211,10 @@ struct Analysis<'v, 'w, 'k> {
     traced: FxHashSet<u32>,
     /// The processes of which it is known that they make no system calls by their own instructions.
     guarded: FxHashSet<u32>,
-    /// Programs and libraries, in the order in which they were run or loaded.
-    code: Vec<Code>,
+    /// Programs and libraries, of all processes.
+    code: FxHashMap<Bytes, Code>,
+    /// Those of each process that is not known to be guarded.
+    unguarded: FxHashMap<u32, Vec<(Bytes, ProgramRules)>>,
     /// The process of the present access, and its rules.
     process: u32,
     now: ProgramRules,
@@ -263,15 +265,13 @@ struct Analysis<'v, 'w, 'k> {
     toolchains: FxHashMap<u32, Bytes>,
 }
 
-/// A program or library that a process runs or has loaded.
-#[derive(Debug)]
+/// A program or library, for all processes that have run or loaded it.
+#[derive(Debug, Clone, Copy)]
 struct Code {
-    name: Bytes,
-    /// `None` if the process has become another program since.
-    process: Option<u32>,
-    rules: ProgramRules,
     /// All of its system calls are seen, or it is known that it makes none by its own instructions.
     is_seen: bool,
+    /// It may seed tables and measure by its own instructions.
+    seeds: bool,
 }
 
 /// All readings of one folder.
@@ -306,7 +306,8 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         rules: FxHashMap::default(),
         traced: FxHashSet::default(),
         guarded: FxHashSet::default(),
-        code: Vec::new(),
+        code: FxHashMap::default(),
+        unguarded: FxHashMap::default(),
         process: 0,
         now: UNKNOWN,
         is_traced: false,

@@ -38,6 +38,10 @@ impl Analysis<'_, '_, '_> {
         let tells =
             |observation: &Observation| observation.how == How::Read && processor::may_be_asked_by(&observation.name);
         self.knows_processor |= self.knowledge.policy.processor || observations.iter().any(tells);
+        let unsettled: Vec<u32> = self.unguarded.keys().copied().collect();
+        unsettled
+            .into_iter()
+            .for_each(|process| self.settle_code(process, false));
         self.check_instructions(&observations)?;
         if self.asked_number && self.tells_number(&observations) {
             self.doubt_all(Obstacle::ReadsRandom)?;
@@ -434,9 +438,9 @@ impl Analysis<'_, '_, '_> {
                 continue;
             }
             let blind = Obstacle::Blind(OWN_CALLS);
-            let code = || self.code.iter().filter(|code| code.name == observation.name);
-            let is_seen = code().next().is_some() && code().all(|code| code.is_seen);
-            let seeds = code().all(|code| code.rules.seeds != Seeds::Never);
+            let code = self.code.get(&observation.name);
+            let is_seen = code.is_some_and(|code| code.is_seen);
+            let seeds = code.is_some_and(|code| code.is_seen && code.seeds);
             match self.view.instructions(&observation.path) {
                 Some(found) if found.calls && !is_seen => return Err(blind),
                 Some(_) if is_installed => {}
@@ -444,7 +448,7 @@ impl Analysis<'_, '_, '_> {
                     self.knows_processor |= found.processor;
                     match found {
                         // A runtime that seeds and measures by itself.
-                        _ if observation.careless || is_seen && seeds => {}
+                        _ if observation.careless || seeds => {}
                         Findings { random: true, .. } => self.doubt_all(Obstacle::ReadsRandom)?,
                         Findings { clock: true, .. } => self.doubt_all(Obstacle::ReadsClock)?,
                         _ => {}

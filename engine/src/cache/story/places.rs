@@ -57,8 +57,7 @@ impl Analysis<'_, '_, '_> {
         }
         self.is_traced = is_traced;
         self.guarded.remove(&process);
-        let before = self.code.iter_mut().filter(|code| code.process == Some(process));
-        before.for_each(|code| code.process = None);
+        self.settle_code(process, false);
         self.toolchains.remove(&process);
         if rules.finds_crates {
             self.toolchains.insert(process, toolchain(program).to_vec());
