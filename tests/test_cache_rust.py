@@ -147,6 +147,14 @@ class Rust(Facts):
 		time.sleep(0.1)  # what was written just before a command is not trusted
 		return verdict
 
+	def compile_until_hit(self, line: str) -> None:
+		"""On a busy machine, the end of a traced process may be noticed too late, and a result is not stored."""
+		deadline = time.monotonic() + PATIENCE
+		verdict = ""
+		while not verdict.startswith("hit"):
+			assert time.monotonic() < deadline, verdict
+			verdict = self.compile(line)
+
 	def last(self) -> str:
 		told = subprocess.run(
 			[self.wafcc, "--explain"], env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=True
@@ -333,8 +341,8 @@ def test_the_second_witness_where_the_kernel_has_no_guard(rust: Rust) -> None:
 		[refusing, rust.engine, "start"], env=rust.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
 	)
 	prove(rust)
-	assert "not stored" not in rust.compile(ONE)
-	assert "not stored" not in rust.compile(TWO)
+	rust.compile_until_hit(ONE)
+	rust.compile_until_hit(TWO)
 	rust.write("deps/libother-fedcba9876543210.rlib", "no crate")
 	time.sleep(0.1)
 	assert rust.compile(TWO).startswith("hit")
