@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use super::by_text::{Preprocessing, OTHER_TEXT};
 use super::compiler::action::{Action, Call, Knowledge};
+use super::compiler::crates;
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
 use super::compiler::sharing::may_map;
@@ -130,7 +131,10 @@ impl Question {
     pub(super) fn variables(&self, knows: &Knowledge) -> Environment {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
-        let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
+        let mut environment = Environment::of(&self.environment).with(TERMINAL, terminal);
+        if knows.is_crate {
+            environment = crates::without_folder(environment, &knows.bases);
+        }
         let processor = processor::tell(environment.value(processor::NAMED));
         let for_libc = environment.for_libc();
         let input = self.input.tell().into_bytes();
@@ -645,17 +649,7 @@ impl Cache {
         action: &Action,
         destinations: Option<&[Destination]>,
     ) -> Result<Hit, Option<PathBuf>> {
-        let bases = &action.knows.bases;
-        let print = |print: &Print| {
-            let stored = match print {
-                Print::Inline(bytes) => bytes.clone(),
-                Print::Blob { digest, .. } => self.bytes_of(digest)?,
-            };
-            match bases.is_empty() {
-                false => neutral::own_diagnostics(&stored, bases),
-                true => Some(stored),
-            }
-        };
+        let print = |print: &Print| self.own_print(print, &action.knows);
         let place = question.place(&action.knows);
         let (stdout, stderr) = (print(&entry.stdout).ok_or(None)?, print(&entry.stderr).ok_or(None)?);
         let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
@@ -687,7 +681,10 @@ impl Cache {
                 }
             };
             let is_main = known.is_some_and(|known| known.role == Role::Main);
-            let is_own = known.is_some_and(|known| known.role == Role::Dependencies);
+            let is_own = match known {
+                Some(known) => known.role == Role::Dependencies,
+                None => action.knows.is_crates_text(&output.path),
+            };
             let is_to_stay = !(is_own || are_linked && is_main || output.dated.is_some());
             let mode = mode_of_output(*is_program, question.umask);
             let is_same = || self.world.digest_of_output(&path, *size, mode) == Some(*digest);
@@ -698,8 +695,7 @@ impl Cache {
             }
             let mut blob = self.store.open_blob(digest).ok_or(None)?;
             if is_own {
-                let stored = self.bytes_of(digest).ok_or(None)?;
-                blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
+                blob = Blob::Bytes(self.own_text(digest, &action.knows).ok_or(None)?);
             }
             let destination = declared.cloned().map_or_else(|| folders.known(&path), Ok);
             let destination = destination.map_err(|_| Some(path.clone()))?;
@@ -747,6 +743,25 @@ impl Cache {
         }
     }
 
+    /// What a command prints on a hit.
+    pub(super) fn own_print(&self, print: &Print, knows: &Knowledge) -> Option<Bytes> {
+        let stored = match print {
+            Print::Inline(bytes) => bytes.clone(),
+            Print::Blob { digest, .. } => self.bytes_of(digest)?,
+        };
+        let bases = &knows.bases;
+        match bases.is_empty() {
+            _ if knows.is_crate => Some(neutral::own_everywhere(&stored, bases)),
+            false => neutral::own_diagnostics(&stored, bases),
+            true => Some(stored),
+        }
+    }
+
+    /// A dependency file for a command.
+    pub(super) fn own_text(&self, digest: &Digest, knows: &Knowledge) -> Option<Bytes> {
+        own_dependencies(self.bytes_of(digest)?, knows)
+    }
+
     fn bytes_of(&self, digest: &Digest) -> Option<Vec<u8>> {
         self.store.open_blob(digest)?.into_bytes()
     }
@@ -784,9 +799,9 @@ fn is_source_new(question: &Question, action: &Action) -> bool {
 }
 
 /// A stored dependency file in the form for this command.
-fn own_dependencies(text: Bytes, action: &Action) -> Option<Bytes> {
-    let knows = &action.knows;
+fn own_dependencies(text: Bytes, knows: &Knowledge) -> Option<Bytes> {
     let text = match knows.bases.is_empty() {
+        _ if knows.is_crate => neutral::own_everywhere(&text, &knows.bases),
         false => neutral::own_dependencies(&text, knows.compiler?, &knows.bases)?,
         true => text,
     };

@@ -361,7 +361,7 @@ impl Cache {
             None => None,
             Some(output) => {
                 let text = fs::read(OsStr::from_bytes(&output.path)).ok()?;
-                Some(neutral_dependencies(text, knows)?)
+                Some(neutral_dependencies(text, knows)?.bytes)
             }
         };
         Some(Left {

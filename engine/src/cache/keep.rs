@@ -16,6 +16,7 @@ use log::{debug, trace};
 use super::answer::Ticket;
 use super::by_text::ByText;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
+use super::compiler::crates;
 use super::compiler::macros::messages_name_sources;
 use super::compiler::neutral;
 use super::compiler::outputs::{Prints, Role};
@@ -410,7 +411,10 @@ impl Cache {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
             return Err(Unkept::new(UnstoredReason::LacksForetold, words));
         }
-        let tells_base = named.base || outputs.iter().any(|output| output.tells_base);
+        let print = |text| neutral_print(text, knows).ok_or(UnstoredReason::TellsBase);
+        let prints = [print(&ended.stdout)?, print(&ended.stderr)?];
+        let tells_base =
+            named.base || outputs.iter().any(|output| output.tells_base) || prints.iter().any(|print| print.tells_base);
         let tells_base = tells_base && !found.facts.iter().any(Fact::is_about_bases);
         let variables = [(!is_silent, TERMINAL), (tells_base, BASES)];
         for (_, name) in variables.into_iter().filter(|(counts, _)| *counts) {
@@ -422,7 +426,6 @@ impl Cache {
         let inputs = question
             .inputs
             .then(|| Inputs::texts(&found.facts, is_compiler, &mut view));
-        let print = |text| neutral_print(text, knows).ok_or(UnstoredReason::TellsBase);
         if let Some(doubt) = &found.doubt {
             if self.is_refuted(ticket, &found.facts) {
                 let words = format!("{}, and a second run at another time made something else", doubt.why);
@@ -435,7 +438,7 @@ impl Cache {
             facts: found.facts,
             doubt: found.doubt,
             outputs,
-            prints: [print(&ended.stdout)?, print(&ended.stderr)?],
+            prints: prints.map(|print| print.bytes),
             wall: ended.wall,
             processor: ended.processor,
         })
@@ -559,6 +562,7 @@ impl Cache {
             });
         }
         let role = number.map(|number| knows.outputs[number].role);
+        let role = role.or_else(|| knows.is_crates_text(&made.path).then_some(Role::Dependencies));
         let (content, size, tells_base) =
             self.collect_file(FilePath::new(OsStr::from_bytes(&path)), role, ticket, knows)?;
         let named = number.and_then(|number| ticket.action.knows.outputs.get(number));
@@ -605,7 +609,7 @@ impl Cache {
                 let words = format!("{} is not laid out as expected", path.display());
                 Unkept::new(UnstoredReason::OwnNames, words)
             })?;
-            return Ok((OutputContent::Bytes(neutral), size, false));
+            return Ok((OutputContent::Bytes(neutral.bytes), size, neutral.tells_base));
         }
         let tells_base = !knows.is_searched && knows.bases.iter().any(|base| neutral::holds(&bytes, base));
         let size = bytes.len() as u64;
@@ -685,11 +689,29 @@ fn add<'a>(bytes: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Digest {
     parcels[parcels.len() - 1].digest
 }
 
+/// A text in the form for the store.
+pub(super) struct Neutral {
+    pub bytes: Vec<u8>,
+    /// It has the name of a base where another checkout's text may not have its own.
+    pub tells_base: bool,
+}
+
+impl Neutral {
+    fn of_crate((bytes, tells_base): (Vec<u8>, bool)) -> Neutral {
+        Neutral { bytes, tells_base }
+    }
+
+    fn silent(bytes: Vec<u8>) -> Neutral {
+        Neutral::of_crate((bytes, false))
+    }
+}
+
 /// What a command printed, in the form for the store. `None` if that is not possible.
-pub(super) fn neutral_print(text: &[u8], knows: &Known) -> Option<Vec<u8>> {
+pub(super) fn neutral_print(text: &[u8], knows: &Known) -> Option<Neutral> {
     match knows.bases.is_empty() {
-        false => neutral::diagnostics(text, &knows.bases),
-        true => Some(text.to_vec()),
+        _ if knows.is_crate => crates::messages(text, &knows.bases).map(Neutral::of_crate),
+        false => neutral::diagnostics(text, &knows.bases).map(Neutral::silent),
+        true => Some(Neutral::silent(text.to_vec())),
     }
 }
 
@@ -722,14 +744,17 @@ fn require_usual_rights(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkep
 }
 
 /// A dependency file in the form for the store. `None` if its layout is not understood.
-pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
+pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Neutral> {
+    if knows.is_crate {
+        return crates::dependencies(&text, &knows.bases).map(Neutral::of_crate);
+    }
     let text = match &knows.target {
         Some(target) => neutral::without_target(&text, knows.compiler?, target)?,
         None => text,
     };
     match knows.bases.is_empty() {
-        false => neutral::dependencies(&text, knows.compiler?, &knows.bases),
-        true => Some(text),
+        false => neutral::dependencies(&text, knows.compiler?, &knows.bases).map(Neutral::silent),
+        true => Some(Neutral::silent(text)),
     }
 }
 

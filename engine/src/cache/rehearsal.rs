@@ -22,14 +22,17 @@ use log::debug;
 
 use super::answer::{key_in_namespace, Ticket};
 use super::by_text::Waiting;
-use super::lookup::entry::{Content, Entry, Output};
+use super::compiler::action::Knowledge;
+use super::compiler::crates;
+use super::lookup::entry::{Content, Entry, Output, Print};
 use super::rerun::{make_empty_folders, run_apart, Apart, Due, NotCompared, Purpose, Run, PRINTS};
 use super::store::EntryRef;
 use super::story::Doubt;
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
-use crate::facts::environment::{IN_DOUBT, PROOF, REFUTED};
+use crate::bytes::path_text::is_plain;
+use crate::facts::environment::{BASES, IN_DOUBT, PROOF, REFUTED};
 use crate::facts::fact::Fact;
 use crate::facts::file_view::FileView;
 use crate::facts::input::Input;
@@ -38,6 +41,7 @@ use crate::facts::status::Stamp;
 use crate::facts::world::View;
 use crate::observe::access::{Access, Bytes, What};
 use crate::process::apart::Left;
+use crate::wire::Strings;
 
 /// By how much the calendar of the second run is ahead: each part of a date is another one.
 const AHEAD: u32 = 400 * 86_400 + 5 * 3_600 + 17 * 60 + 29;
@@ -48,6 +52,8 @@ const WHILE: Duration = Duration::from_secs(10);
 /// The second run may write that much more than the first one has left, in memory.
 const LARGER: u64 = 4;
 const ROOM: u64 = 64 << 20;
+/// The other name, in a folder of ours, that a second run gets for the folder into which cargo builds.
+const ELSEWHERE: &str = "another-folder-of-cargo";
 /// After so many results of a command that were others in the second run, it is not tried again.
 const ENOUGH: usize = 3;
 
@@ -65,6 +71,16 @@ struct First {
     entry: Entry,
     /// Where its outputs are.
     names: Vec<Bytes>,
+    knows: Knowledge,
+}
+
+/// What a second run says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Same,
+    /// If the folder into which cargo builds has its own name.
+    SameHere,
+    Different,
 }
 
 impl Cache {
@@ -120,19 +136,59 @@ impl Cache {
     }
 
     /// Runs a command a second time, and decides whether its entry counts.
+    ///
+    /// A crate is made with another name of the folder into which cargo builds: other such folders are to share it. If it is
+    /// not the same then, a third run tells whether it is the same with the folder's own name.
     pub(super) fn rehearse(&self, due: &Due, rehearsal: &Rehearsal, run: Run) -> Result<(), NotCompared> {
         let first = self.find_in_doubt(due).ok_or(NotCompared::InputsChanged)?;
         let own = self.preambles.make_folder().map_err(|_| NotCompared::NoRoom)?;
-        make_empty_folders(own.path())?;
+        let renaming = Renaming::of(&first, own.path());
+        let is_bound = first.is_shared() && renaming.is_none();
+        let verdict = match self.makes_the_same(due, rehearsal, &first, (own.path(), renaming.as_ref()), run)? {
+            true if is_bound => Verdict::SameHere,
+            true => Verdict::Same,
+            false if renaming.is_some() => {
+                match self.makes_the_same(due, rehearsal, &first, (own.path(), None), run)? {
+                    true => Verdict::SameHere,
+                    false => Verdict::Different,
+                }
+            }
+            false => Verdict::Different,
+        };
+        if verdict == Verdict::Different {
+            debug!(
+                "a second run has made something else; the first one: {}",
+                rehearsal.doubt.why
+            );
+        }
+        self.decide(due, first, verdict)
+    }
+
+    /// Runs the command once more, in a folder of ours.
+    fn makes_the_same(
+        &self,
+        due: &Due,
+        rehearsal: &Rehearsal,
+        first: &First,
+        (own, renaming): (&FilePath, Option<&Renaming>),
+        run: Run,
+    ) -> Result<bool, NotCompared> {
+        let question = &due.question;
+        make_empty_folders(own)?;
         let size: u64 = first.entry.outputs.iter().map(Output::size).sum();
+        let renamed = renaming.map(Renaming::make).transpose()?;
+        let variables = renaming.map(|renaming| renaming.changed(&question.environment));
         let apart = Apart {
             folders: &rehearsal.doubt.folders,
             hidden: &first.names,
+            renamed: renamed.as_ref().map_or(&[], |names| &names[..]),
+            variables: variables.as_deref().unwrap_or_default(),
             room: LARGER * size + ROOM,
             ahead: AHEAD,
             limit: WHILE + Duration::from_micros(SLOWER * rehearsal.wall),
         };
-        let second = run_apart(own.path(), &due.question.argv, &apart, run)?;
+        let argv = renaming.map(|renaming| renaming.command(&question.argv));
+        let second = run_apart(own, argv.as_ref().unwrap_or(&question.argv), &apart, run)?;
         let is_blind = |access: &Access| matches!(access.what, What::Blind { .. });
         if second.accesses.iter().any(is_blind) {
             return Err(NotCompared::Unseen);
@@ -140,18 +196,34 @@ impl Cache {
         if self.find_in_doubt(due).map(|found| found.known) != Some(first.known) {
             return Err(NotCompared::InputsChanged);
         }
-        let printed = |name: &str| fs::read(own.path().join(name)).ok().map(|text| Digest::of(&text));
-        let prints = [&first.entry.stdout, &first.entry.stderr].map(|print| Some(print.digest()));
-        let is_same = second.code == i32::from(first.entry.exit)
-            && prints == PRINTS.map(printed)
-            && first.is_left(&second.left, due.question.umask);
-        if !is_same {
-            debug!(
-                "a second run has made something else; the first one: {}",
-                rehearsal.doubt.why
-            );
+        let mut knows = first.knows.clone();
+        if let Some(renaming) = renaming {
+            knows.bases = vec![renaming.name.clone()];
         }
-        self.decide(due, first, is_same)
+        let printed = |name: &str| fs::read(own.join(name)).ok().map(|text| Digest::of(&text));
+        let told = |print: &Print| self.own_print(print, &knows).map(|text| Digest::of(&text));
+        let prints = [told(&first.entry.stdout), told(&first.entry.stderr)];
+        let outputs: Option<Vec<Output>> = first
+            .entry
+            .outputs
+            .iter()
+            .map(|output| self.left_as(output, &knows))
+            .collect();
+        let outputs = outputs.ok_or(NotCompared::InputsChanged)?;
+        Ok(second.code == i32::from(first.entry.exit)
+            && prints == PRINTS.map(printed)
+            && is_left(&second.left, &first.names, &outputs, question.umask))
+    }
+
+    /// An output as a command leaves it of which this is known. None if its content is lost.
+    fn left_as(&self, output: &Output, knows: &Knowledge) -> Option<Output> {
+        let mut output = output.clone();
+        if let Content::File { digest, .. } = &mut output.content {
+            if knows.is_crates_text(&output.path) {
+                *digest = Digest::of(&self.own_text(digest, knows)?);
+            }
+        }
+        Some(output)
     }
 
     /// The entry of a command that is in doubt, and whose facts hold. What it has made is there now.
@@ -173,22 +245,33 @@ impl Cache {
             let mut facts = entry.facts.iter().filter(|fact| !is_proof(fact));
             let holds = facts.all(|fact| is_made(fact) || holds_without(fact, &names, &place, &mut view));
             let is_meant = holds && action.key == due.key && entry.facts.contains(&in_doubt());
-            is_meant.then_some(First { known, entry, names })
+            is_meant.then(|| First {
+                known,
+                entry,
+                names,
+                knows: action.knows.clone(),
+            })
         })
     }
 
-    fn decide(&self, due: &Due, first: First, is_same: bool) -> Result<(), NotCompared> {
-        let First { known, entry, .. } = first;
+    fn decide(&self, due: &Due, first: First, verdict: Verdict) -> Result<(), NotCompared> {
+        let First {
+            known, entry, knows, ..
+        } = first;
         let key = key_in_namespace(&due.key, &due.question.wishes.namespace);
         let facts = entry.facts.iter().filter(|fact| !is_proof(fact)).cloned();
-        let kept = match is_same {
-            true => {
+        let kept = match verdict {
+            Verdict::Same | Verdict::SameHere => {
                 self.count(&Counter::Proved);
-                let facts = facts.collect();
+                let bound = (verdict == Verdict::SameHere).then(|| Fact::Variable {
+                    name: BASES.to_vec(),
+                    value: due.question.variables(&knows).value(BASES).map(<[u8]>::to_vec),
+                });
+                let facts = facts.chain(bound).collect();
                 let kept = self.keep_entry(&key, &Entry { facts, ..entry }, Vec::new());
                 kept.map_err(|_| NotCompared::NoRoom)
             }
-            false => {
+            Verdict::Different => {
                 self.count(&Counter::Refuted);
                 let refuted = Entry {
                     facts: facts.chain([proof(REFUTED)]).collect(),
@@ -200,6 +283,54 @@ impl Cache {
         };
         self.store.remove_entry(&known);
         kept.map(drop)
+    }
+}
+
+impl First {
+    /// Other folders into which cargo builds may share it, as far as is known.
+    fn is_shared(&self) -> bool {
+        self.knows.is_crate && !self.entry.facts.iter().any(Fact::is_about_bases)
+    }
+}
+
+/// Another name for the folder into which cargo builds.
+struct Renaming {
+    folder: Bytes,
+    name: Bytes,
+}
+
+impl Renaming {
+    /// None if the folder counts anyway, or if no other name can be given.
+    fn of(first: &First, own: &FilePath) -> Option<Renaming> {
+        let folder = first.knows.bases.first().filter(|_| first.is_shared())?.clone();
+        let mut name = own.join(ELSEWHERE).into_os_string().into_vec();
+        if name.len() == folder.len() {
+            name.push(b'x');
+        }
+        (is_plain(&name) && !name.contains(&b' ')).then_some(Renaming { folder, name })
+    }
+
+    /// Makes the empty folder with the name. Returns both names.
+    fn make(&self) -> Result<[Bytes; 2], NotCompared> {
+        fs::create_dir(OsStr::from_bytes(&self.name)).map_err(|_| NotCompared::NoRoom)?;
+        Ok([self.folder.clone(), self.name.clone()])
+    }
+
+    fn apply(&self, text: &[u8]) -> Option<Bytes> {
+        crates::renamed(text, &self.folder, &self.name)
+    }
+
+    fn command(&self, argv: &Strings) -> Strings {
+        let words: Vec<Bytes> = argv
+            .iter()
+            .map(|word| self.apply(word).unwrap_or_else(|| word.to_vec()))
+            .collect();
+        words.iter().map(Vec::as_slice).collect()
+    }
+
+    /// The variables that name the folder.
+    fn changed(&self, environment: &Strings) -> Vec<Bytes> {
+        environment.iter().filter_map(|entry| self.apply(entry)).collect()
     }
 }
 
@@ -247,21 +378,19 @@ fn real_name(path: &[u8]) -> Option<Bytes> {
     Some(real.join(rest).into_os_string().into_vec())
 }
 
-impl First {
-    /// Whether the second run has left what the first one has made.
-    fn is_left(&self, left: &[(Bytes, Left)], umask: u32) -> bool {
-        let mut missing: HashMap<&Bytes, &Output> = self.names.iter().zip(&self.entry.outputs).collect();
-        let is_right = |(name, left): &(Bytes, Left)| match (left, missing.remove(name)) {
-            // The layer has the folders in which something was made.
-            (Left::Folder, None) => {
-                let path = FilePath::new(OsStr::from_bytes(name));
-                fs::symlink_metadata(path).is_ok_and(|status| status.is_dir())
-            }
-            (_, None) => false,
-            (left, Some(output)) => is_same(left, output, umask),
-        };
-        left.iter().all(is_right) && missing.is_empty()
-    }
+/// Whether a run has left these outputs, which have these names.
+fn is_left(left: &[(Bytes, Left)], names: &[Bytes], outputs: &[Output], umask: u32) -> bool {
+    let mut missing: HashMap<&Bytes, &Output> = names.iter().zip(outputs).collect();
+    let is_right = |(name, left): &(Bytes, Left)| match (left, missing.remove(name)) {
+        // The layer has the folders in which something was made.
+        (Left::Folder, None) => {
+            let path = FilePath::new(OsStr::from_bytes(name));
+            fs::symlink_metadata(path).is_ok_and(|status| status.is_dir())
+        }
+        (_, None) => false,
+        (left, Some(output)) => is_same(left, output, umask),
+    };
+    left.iter().all(is_right) && missing.is_empty()
 }
 
 fn is_same(left: &Left, output: &Output, umask: u32) -> bool {

@@ -80,6 +80,10 @@ pub struct Apart<'a> {
     pub folders: &'a [Bytes],
     /// What it does not find, though it is there.
     pub hidden: &'a [Bytes],
+    /// Folders that it also finds under other names: each folder, and an empty one with the other name.
+    pub renamed: &'a [Bytes],
+    /// Variables that are other ones than in its first run.
+    pub variables: &'a [Bytes],
     /// The most bytes that it may write.
     pub room: u64,
     /// By how many seconds its calendar is ahead.
@@ -468,7 +472,7 @@ impl Results {
                 Role::Dependencies => {
                     let text = super::keep::read(&file)?;
                     let neutral = complete(text).and_then(|text| neutral_dependencies(text, knows));
-                    neutral.map(|text| Digest::of(&text))
+                    neutral.map(|text| Digest::of(&text.bytes))
                 }
                 _ => Some(Digest::of_file(&file)?),
             };
@@ -476,7 +480,7 @@ impl Results {
         }
         let print = |name: &str| -> io::Result<Option<Digest>> {
             let neutral = neutral_print(&fs::read(folder.join(name))?, knows);
-            Ok(neutral.map(|bytes| Digest::of(&bytes)))
+            Ok(neutral.map(|text| Digest::of(&text.bytes)))
         };
         let prints = [print(PRINTS[0])?, print(PRINTS[1])?];
         // The outputs of a compile that failed do not count.

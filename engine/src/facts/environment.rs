@@ -129,6 +129,12 @@ impl Environment {
         self
     }
 
+    /// The same with another value of a variable.
+    pub fn replacing(mut self, name: &[u8], value: &[u8]) -> Environment {
+        self.variables.retain(|known| known.name(&self.text) != name);
+        self.with(name, Some(value.to_vec()))
+    }
+
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
         let at = self
             .variables
@@ -219,7 +225,10 @@ mod tests {
     fn an_added_variable_is_found() {
         let found = environment(&["B=2", "D=4"]).with(b"C", Some(b"3".to_vec()));
         assert_eq!(found.value(b"C"), Some(&b"3"[..]));
-        assert_eq!(found.with(b"A", None).value(b"D"), Some(&b"4"[..]));
+        assert_eq!(found.clone().with(b"A", None).value(b"D"), Some(&b"4"[..]));
+        let other = found.replacing(b"C", b"5");
+        assert_eq!(other.value(b"C"), Some(&b"5"[..]));
+        assert_eq!(other.all().count(), 3);
     }
 
     #[test]

@@ -25,6 +25,9 @@ const BUILDS: [&str; 5] = [
     "c4che",
 ];
 
+/// In a folder into which cargo builds. It makes the first one with the folder, and the other one as soon as it has asked rustc.
+const OF_CARGO: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
+
 /// The nearest folder with version control, or else the topmost one of those with build files that lie in each other.
 pub fn find(folder: &Path) -> Option<PathBuf> {
     if let Some(found) = folder.ancestors().find(|folder| has(folder, &VERSION_CONTROL)) {
@@ -38,6 +41,12 @@ pub fn find(folder: &Path) -> Option<PathBuf> {
 /// The nearest folder that a build system has configured.
 pub fn find_build(folder: &Path) -> Option<PathBuf> {
     let found = folder.ancestors().find(|folder| has(folder, &BUILDS))?;
+    is_deep(found).then(|| found.to_path_buf())
+}
+
+/// The nearest folder into which cargo builds.
+pub fn find_cargos(folder: &Path) -> Option<PathBuf> {
+    let found = folder.ancestors().find(|folder| has(folder, &OF_CARGO))?;
     is_deep(found).then(|| found.to_path_buf())
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use libc::{c_char, c_int};
-use rustix::mount::{mount, mount_change, MountFlags, MountPropagationFlags};
+use rustix::mount::{mount, mount_bind_recursive, mount_change, MountFlags, MountPropagationFlags};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{unshare_unsafe, UnshareFlags};
 
@@ -50,6 +50,8 @@ pub struct Plan<'a> {
     pub folders: &'a [Bytes],
     /// What is removed before it starts, in these folders.
     pub hidden: &'a [Bytes],
+    /// Folders that are there under other names, too: each folder, and an empty one with the other name.
+    pub renamed: &'a [Bytes],
     /// Variables that are only for the command.
     pub variables: Vec<Bytes>,
 }
@@ -76,7 +78,7 @@ impl Plan<'_> {
         let mut words = vec![wafd.to_vec(), WORD.to_bytes().to_vec()];
         words.push(self.at.as_os_str().as_bytes().to_vec());
         words.push(self.room.to_string().into_bytes());
-        for list in [self.folders, self.hidden, &self.variables] {
+        for list in [self.folders, self.hidden, self.renamed, &self.variables] {
             words.push(list.len().to_string().into_bytes());
             words.extend(list.iter().cloned());
         }
@@ -152,6 +154,7 @@ struct Given<'a> {
     room: u64,
     folders: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
+    renamed: Vec<PathBuf>,
     variables: Vec<&'a CStr>,
     argv: &'a [&'a CStr],
 }
@@ -173,12 +176,14 @@ impl<'a> Given<'a> {
             let count = take(1)?[0];
             take(number(count.to_bytes())?)
         };
-        let (folders, hidden, variables) = (list()?, list()?, list()?);
+        let (folders, hidden, renamed, variables) = (list()?, list()?, list()?, list()?);
+        let paths = |words: &[&CStr]| words.iter().map(|word| path_of(word)).collect();
         Some(Given {
             at: path_of(head[0]),
             room: number(head[1].to_bytes())?,
-            folders: folders.iter().map(|word| path_of(word)).collect(),
-            hidden: hidden.iter().map(|word| path_of(word)).collect(),
+            folders: paths(folders),
+            hidden: paths(hidden),
+            renamed: paths(renamed),
             variables: variables.to_vec(),
             argv: rest,
         })
@@ -228,9 +233,16 @@ impl<'a> Given<'a> {
             let mounted = mount_layer(folder, &layer(&layers, number));
             mounted.map_err(failed(folder))?;
         }
+        let mut changeable = self.folders.clone();
+        for names in self.renamed.chunks_exact(2) {
+            let (folder, name) = (&names[0], &names[1]);
+            mount_bind_recursive(folder, name).map_err(|error| failed(name)(error.into()))?;
+            let below = self.folders.iter().filter_map(|known| known.strip_prefix(folder).ok());
+            changeable.extend(below.map(|rest| name.join(rest)));
+        }
         change_mounts(Path::new("/"), true, READ_ONLY, 0)
             .and_then(|()| {
-                let mut folders = self.folders.iter();
+                let mut folders = changeable.iter();
                 folders.try_for_each(|folder| change_mounts(folder, false, 0, READ_ONLY))
             })
             .map_err(failed(Path::new("/")))?;
@@ -420,11 +432,13 @@ mod tests {
     #[test]
     fn a_command_line_is_read_as_it_is_written() {
         let (folders, hidden) = ([b"/w/a".to_vec(), b"/w/b c".to_vec()], [b"/w/a/out".to_vec()]);
+        let renamed = [b"/w".to_vec(), b"/at/w".to_vec()];
         let plan = Plan {
             at: Path::new("/at"),
             room: 7,
             folders: &folders,
             hidden: &hidden,
+            renamed: &renamed,
             variables: vec![b"A=1 2".to_vec()],
         };
         let argv: Strings = [&b"sh"[..], b"-c", b"echo"].into_iter().collect();
@@ -436,6 +450,7 @@ mod tests {
         assert_eq!((given.at.as_path(), given.room), (plan.at, 7));
         assert_eq!(given.folders, [Path::new("/w/a"), Path::new("/w/b c")]);
         assert_eq!(given.hidden, [Path::new("/w/a/out")]);
+        assert_eq!(given.renamed, [Path::new("/w"), Path::new("/at/w")]);
         assert_eq!(
             (&given.variables[..], given.argv),
             (&[c"A=1 2"][..], &[c"sh", c"-c", c"echo"][..])

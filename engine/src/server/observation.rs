@@ -127,13 +127,14 @@ impl Observer {
         trace_region.expect(None);
         trace_region.put_ahead(apart.ahead);
         let is_ours = |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") || entry.starts_with(b"WAFPARK_TRACE=");
-        let variables = trace.env.iter().filter(is_ours).map(<[u8]>::to_vec).collect();
+        let variables = trace.env.iter().filter(is_ours).map(<[u8]>::to_vec);
         let plan = Plan {
             at: call.folder,
             room: apart.room,
             folders: apart.folders,
             hidden: apart.hidden,
-            variables,
+            renamed: apart.renamed,
+            variables: variables.chain(apart.variables.iter().cloned()).collect(),
         };
         let argv = trace.argv.as_ref().unwrap_or(call.argv);
         Some((trace_region, plan.command(wafd.as_bytes(), argv)))

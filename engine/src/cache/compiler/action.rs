@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::crates;
 use super::language::Language;
 use super::left_out::{Hidden, LeftOut};
 use super::line::{Kind, Line, Target, Word};
@@ -28,6 +29,7 @@ use crate::cache::story::shell::hides_folder;
 use crate::cache::story::{Policy, Statuses};
 use crate::facts::compared_times::word_compares_times;
 use crate::facts::input::Input;
+use crate::facts::path::Path as FactPath;
 use crate::facts::processor;
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::{archives_no_times, ProgramRules, Times};
@@ -94,6 +96,8 @@ pub struct Knowledge {
     /// The bases whose names the key leaves out. They are replaced in dependency files and diagnostics, and the command's
     /// folder counts as one in a base. If any other output contains one of them, all of them are a fact.
     pub bases: Vec<Bytes>,
+    /// rustc makes a crate of cargo's. Its only base is the folder into which cargo builds.
+    pub is_crate: bool,
     /// Its result may contain the name of the folder in which it ran. Compilers ask for the folder, or for `PWD`, even if
     /// they do not print it.
     pub tells_folder: bool,
@@ -129,6 +133,11 @@ pub struct Action {
 }
 
 impl Knowledge {
+    /// Whether a file that it makes is a text in which the stored form has something else for the name of its base.
+    pub fn is_crates_text(&self, path: &FactPath) -> bool {
+        self.is_crate && crates::is_of_dependencies(path)
+    }
+
     /// Known compilers read the clock for random names, which do not matter. If they write the time, they convert it to a
     /// date.
     pub fn policy(&self) -> Policy {
@@ -186,10 +195,18 @@ impl Action {
             }
             _ => {}
         }
+        let build_folder = if rules.finds_crates {
+            crates::build_folder(&argv)
+        } else {
+            None
+        };
         let mut text = Text::default();
         text.add(BY_FACTS);
         text.add(call.program.as_os_str().as_encoded_bytes());
-        argv.iter().for_each(|word| text.add(word));
+        match &build_folder {
+            Some(folder) => crates::tokened(&argv, folder).iter().for_each(|word| text.add(word)),
+            None => argv.iter().for_each(|word| text.add(word)),
+        }
         text.add(format!("{input:?}").as_bytes());
         let compiler = Compiler::of(call.program, call.real).ok();
         let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
@@ -202,7 +219,8 @@ impl Action {
                 compiler: None,
                 outputs: Vec::new(),
                 modules: None,
-                bases: Vec::new(),
+                is_crate: build_folder.is_some(),
+                bases: build_folder.into_iter().collect(),
                 tells_folder: true,
                 is_shell,
                 statuses: statuses(call, compiler, rules, &argv, &reason),
@@ -249,6 +267,7 @@ impl Action {
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,
                 bases,
+                is_crate: false,
                 declared: None,
                 prints: outputs::prints(&line),
                 words: only_used_count.then(|| hidden.others(expanded)),

@@ -5,6 +5,7 @@
 //! Nothing here knows entries, the store, or accesses.
 
 pub mod action;
+pub mod crates;
 pub mod elsewhere;
 pub mod language;
 pub mod left_out;

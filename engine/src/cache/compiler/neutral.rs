@@ -61,6 +61,24 @@ pub fn own_diagnostics(text: &[u8], bases: &[Bytes]) -> Option<Bytes> {
     relocation::diagnostics(text, &moves(&placeholders(bases), bases))
 }
 
+/// The form for the store of a text in which the names of bases may be anywhere, and whether one is where no path begins.
+/// `begins` tells by what is before a path whether it may begin there. None if the text could not be restored.
+pub fn everywhere(text: &[u8], bases: &[Bytes], begins: impl Fn(&[u8]) -> bool) -> Option<(Bytes, bool)> {
+    if has_placeholder(text) {
+        return None;
+    }
+    let placeholders = placeholders(bases);
+    let mut tells = false;
+    let known = |before: &[u8], after: &[u8]| tells |= !(begins(before) && after.starts_with(b"/"));
+    let neutral = relocation::everywhere(text, &moves(bases, &placeholders), known);
+    Some((neutral, tells))
+}
+
+/// A stored text of this kind in the form for this checkout.
+pub fn own_everywhere(text: &[u8], bases: &[Bytes]) -> Bytes {
+    relocation::everywhere(text, &moves(&placeholders(bases), bases), |_, _| {})
+}
+
 fn placeholders(bases: &[Bytes]) -> Vec<Bytes> {
     let named = |number: usize| format!("{BASE}{number:02}").into_bytes();
     (0..bases.len()).map(named).collect()

@@ -122,6 +122,21 @@ pub fn diagnostics(text: &[u8], moves: &[Move]) -> Option<Bytes> {
     Some(moved)
 }
 
+/// Changes all names of bases in a text. `look` gets what is before and after each of them.
+pub fn everywhere(text: &[u8], moves: &[Move], mut look: impl FnMut(&[u8], &[u8])) -> Bytes {
+    let mut moved = Bytes::new();
+    let mut begin = 0;
+    while let Some((at, (from, to))) = first_base(&text[begin..], moves) {
+        let (at, end) = (begin + at, begin + at + from.len());
+        look(&text[..at], &text[end..]);
+        moved.extend(&text[begin..at]);
+        moved.extend(to);
+        begin = end;
+    }
+    moved.extend(&text[begin..]);
+    moved
+}
+
 /// Where the name of a base occurs first in a text, and which: the longest one, if several do.
 fn first_base<'a>(text: &[u8], moves: &[Move<'a>]) -> Option<(usize, Move<'a>)> {
     let finds = moves
