@@ -242,6 +242,11 @@ impl Ticket {
         }
     }
 
+    /// It is no known compile, and may do anything.
+    pub fn is_by_facts(&self) -> bool {
+        self.action.knows.compiler.is_none()
+    }
+
     /// Something else than the plain command runs first, with its outputs elsewhere.
     pub fn is_attempt(&self) -> bool {
         self.begun.is_some() || self.preprocessing.is_some()

@@ -51,13 +51,14 @@ struct Variable {
 
 /// Variables that mean nothing to any program: where its shell was, and how many commands may run beside it. The last ones
 /// are for us.
-pub const SILENT: [&[u8]; 8] = [
+pub const SILENT: [&[u8]; 9] = [
     b"_",
     b"SHLVL",
     b"OLDPWD",
     b"MAKEFLAGS",
     b"MFLAGS",
     b"GNUMAKEFLAGS",
+    b"CARGO_MAKEFLAGS",
     b"MAKELEVEL",
     b"NINJA_STATUS",
 ];
@@ -168,8 +169,10 @@ impl Environment {
 
     /// All variables that a program may have used, without `PWD` if it only names the folder.
     pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        // What our own folders are called is a fact only where it shows.
+        let is_ours = |name: &[u8]| name == BASES || name == CHECKOUT;
         let tells = move |(name, value): &(&[u8], &[u8])| {
-            !(is_silent(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
+            !(is_silent(name) || is_ours(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
         };
         let circumstances = self.circumstances().iter();
         self.all()

@@ -413,7 +413,7 @@ impl Parking {
         if launch
             .adjustments
             .iter()
-            .any(|a| matches!(a, context::Adjustment::Inherit(_)))
+            .any(|a| matches!(a, context::Adjustment::Inherit(_) | context::Adjustment::InheritAs(..)))
         {
             return Err("it inherits a jobserver".into());
         }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub enum Adjustment {
     ControlGroup(Arc<OwnedFd>),
     /// The command gets this descriptor too, under the same number.
     Inherit(Arc<OwnedFd>),
+    /// The same, under this number.
+    InheritAs(Arc<OwnedFd>, RawFd),
 }
 
 #[derive(Clone, PartialEq, Eq)]

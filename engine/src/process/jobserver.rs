@@ -6,7 +6,7 @@
 //! of descriptions that others share do not change. This file knows nothing of sessions and commands.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -214,6 +214,92 @@ impl Drop for Pool {
     }
 }
 
+/// The variables in which programs look for a jobserver. cargo has one of its own.
+const VARIABLES: [&[u8]; 3] = [b"MAKEFLAGS", b"CARGO_MAKEFLAGS", b"MFLAGS"];
+const ADVERTISING: [&[u8]; 2] = [b"--jobserver-auth=", b"--jobserver-fds="];
+
+const FOLDER_OF_DESCRIPTORS: &[u8] = b"/dev/fd/";
+
+/// The descriptors of a jobserver's pipe that a process has and its variables name, each with its number there. They are
+/// opened anew, under numbers of ours that are above theirs.
+pub fn inherited_by(pid: u32, env: &Strings) -> Vec<(Arc<OwnedFd>, RawFd)> {
+    let named = env.iter().filter_map(|entry| pipe_of(flags_of(entry)?));
+    let mut pairs: Vec<[RawFd; 2]> = named.collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let highest = pairs.iter().flatten().copied().max().unwrap_or(0);
+    let opened = pairs
+        .iter()
+        .filter_map(|pair| Some(open_pipe(pid, *pair, highest).ok()?.into_iter().zip(*pair)));
+    opened.flatten().map(|(fd, number)| (Arc::new(fd), number)).collect()
+}
+
+/// Whether an opened path is an end of a jobserver's pipe. `value` looks a variable of the command up.
+pub fn is_end_of_pipe<'v>(path: &[u8], value: impl Fn(&[u8]) -> Option<&'v [u8]>) -> bool {
+    let number = path.strip_prefix(FOLDER_OF_DESCRIPTORS);
+    let number: Option<RawFd> = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+    let mut pairs = VARIABLES.iter().filter_map(|name| pipe_of(value(name)?));
+    number.is_some_and(|number| pairs.any(|pair| pair.contains(&number)))
+}
+
+/// The value of a variable in which programs look for a jobserver.
+fn flags_of(entry: &[u8]) -> Option<&[u8]> {
+    VARIABLES
+        .iter()
+        .find_map(|name| entry.strip_prefix(*name)?.strip_prefix(b"="))
+}
+
+/// The numbers that the last word about a jobserver has.
+fn pipe_of(flags: &[u8]) -> Option<[RawFd; 2]> {
+    let words = flags.split(|byte| *byte == b' ');
+    let named = words.filter_map(|word| ADVERTISING.iter().find_map(|option| word.strip_prefix(*option)));
+    let (read, write) = std::str::from_utf8(named.last()?).ok()?.split_once(',')?;
+    let pair = [read.parse().ok()?, write.parse().ok()?];
+    pair.iter().all(|number| *number > 2).then_some(pair)
+}
+
+fn open_pipe(pid: u32, pair: [RawFd; 2], highest: RawFd) -> io::Result<[OwnedFd; 2]> {
+    let open = |number: RawFd, access| {
+        let path = format!("/proc/{pid}/fd/{number}");
+        // A pipe whose other end is closed must not be waited for.
+        let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let status = rustix::fs::fstat(&fd)?;
+        let kind = rustix::fs::FileType::from_raw_mode(status.st_mode);
+        if kind != rustix::fs::FileType::Fifo {
+            return Err(io::Error::other("a jobserver is a pipe"));
+        }
+        rustix::fs::fcntl_setfl(&fd, access)?;
+        Ok((
+            rustix::io::fcntl_dupfd_cloexec(&fd, highest + 1)?,
+            (status.st_dev, status.st_ino),
+        ))
+    };
+    let (read, one) = open(pair[0], OFlags::RDONLY)?;
+    let (write, other) = open(pair[1], OFlags::WRONLY)?;
+    match one == other {
+        true => Ok([read, write]),
+        false => Err(io::Error::other("these are two pipes")),
+    }
+}
+
+/// The variables of a command that does not inherit the descriptors that these name. `None` if they name none.
+pub fn without_pipe(env: &Strings) -> Option<Strings> {
+    let names_one = |entry: &[u8]| flags_of(entry).and_then(pipe_of).is_some();
+    let without = |entry: &[u8]| {
+        let is_other = |word: &&[u8]| !ADVERTISING.iter().any(|option| word.starts_with(option));
+        let words: Vec<&[u8]> = entry.split(|byte| *byte == b' ').filter(is_other).collect();
+        words.join(&b' ')
+    };
+    env.iter().any(names_one).then(|| {
+        let entries = env.iter().map(|entry| match names_one(entry) {
+            true => without(entry),
+            false => entry.to_vec(),
+        });
+        entries.collect()
+    })
+}
+
 /// The environment with this jobserver, in the place of any other, in `MAKEFLAGS`.
 fn advertise(env: &Strings, jobs: usize, auth: &str) -> Strings {
     let name = b"MAKEFLAGS=";
@@ -306,6 +392,67 @@ mod tests {
         assert_eq!(&tokens, b"xy");
         let flags = rustix::fs::fcntl_getfl(&read).unwrap();
         assert!(!flags.contains(OFlags::NONBLOCK));
+    }
+
+    #[test]
+    fn the_descriptors_that_a_process_was_given_are_found() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&write, b"x").unwrap();
+        let other = rustix::pipe::pipe().unwrap();
+        let env = |flags: String| Strings::from_iter(["A=1", &format!("CARGO_MAKEFLAGS={flags}")]);
+        let named = |read: &OwnedFd, write: &OwnedFd| {
+            let (read, write) = (read.as_raw_fd(), write.as_raw_fd());
+            env(format!(
+                "-j --jobserver-fds={read},{write} --jobserver-auth={read},{write}"
+            ))
+        };
+        let pid = std::process::id();
+        let found = inherited_by(pid, &named(&read, &write));
+        let numbers: Vec<_> = found.iter().map(|(_, number)| *number).collect();
+        assert_eq!(numbers, [read.as_raw_fd(), write.as_raw_fd()]);
+        let above = numbers.iter().max().unwrap();
+        assert!(found.iter().all(|(fd, _)| fd.as_raw_fd() > *above));
+        let variables = named(&read, &write);
+        let value = |name: &[u8]| {
+            variables
+                .iter()
+                .find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
+        };
+        let path = |number: RawFd| format!("/dev/fd/{number}").into_bytes();
+        assert!(numbers.iter().all(|number| is_end_of_pipe(&path(*number), value)));
+        assert!(!is_end_of_pipe(&path(0), value) && !is_end_of_pipe(b"/dev/fd/x", value));
+        let mut token = [0; 2];
+        assert_eq!(rustix::io::read(&found[0].0, &mut token).unwrap(), 1);
+        let flags = rustix::fs::fcntl_getfl(&found[0].0).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK));
+        assert!(inherited_by(pid, &named(&read, &other.1)).is_empty());
+        assert!(inherited_by(pid, &named(&write, &read)).is_empty());
+        for flags in [
+            "-j",
+            "--jobserver-auth=fifo:/x",
+            "--jobserver-auth=1,2",
+            "--jobserver-auth=3",
+        ] {
+            assert!(inherited_by(pid, &env(flags.to_owned())).is_empty(), "{flags}");
+        }
+        // Nobody will ever write.
+        let lonely = named(&other.0, &other.1);
+        drop(other.1);
+        assert!(inherited_by(pid, &lonely).is_empty());
+    }
+
+    #[test]
+    fn a_command_without_descriptors_is_not_told_of_them() {
+        let env = Strings::from_iter([
+            "A=--jobserver-auth=3,4",
+            "CARGO_MAKEFLAGS=-j --jobserver-fds=3,4 --jobserver-auth=3,4",
+        ]);
+        let expected = Strings::from_iter(["A=--jobserver-auth=3,4", "CARGO_MAKEFLAGS=-j"]);
+        assert_eq!(without_pipe(&env), Some(expected));
+        assert_eq!(
+            without_pipe(&Strings::from_iter(["MAKEFLAGS=-j --jobserver-auth=fifo:/x"])),
+            None
+        );
     }
 
     #[test]

@@ -312,6 +312,11 @@ fn prepare(plan: &Plan<'_>) -> Result<(), NotStarted> {
         for (number, fd) in launch.stdio.iter().enumerate() {
             checked(libc::dup2(fd.as_raw_fd(), number as i32), Step::Engine)?;
         }
+        for adjustment in launch.adjustments {
+            if let Adjustment::InheritAs(fd, number) = adjustment {
+                checked(libc::dup2(fd.as_raw_fd(), *number), Step::Engine)?;
+            }
+        }
         signals(launch.context);
     }
     Ok(())
@@ -340,6 +345,8 @@ unsafe fn apply(adjustment: &Adjustment) -> libc::c_int {
             written as libc::c_int
         }
         Adjustment::Inherit(fd) => libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0),
+        // When no other number is needed any more.
+        Adjustment::InheritAs(..) => 0,
         Adjustment::ControlGroup(procs) => libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) as libc::c_int,
     }
 }

@@ -44,6 +44,7 @@ use crate::cache::keep::{Ended, NotStored, Stored};
 use crate::cache::lookup::inputs::{Inputs, Numbered};
 use crate::cache::rerun::Due;
 use crate::process::context::{self, Adjustment};
+use crate::process::jobserver;
 use crate::process::spawn::{self, NotStarted};
 use crate::wire::{self, Execute, Outcome, Reply, Stdio, Strings, Told, UncachedReason, UnstoredReason, Verdict, Why};
 
@@ -257,9 +258,12 @@ impl Server {
     /// From `Asking`: the result is known, or the command has to run.
     fn answered(&mut self, key: CommandKey, order: &mut Arc<Order>, asking: Asking, answer: Answer) -> Next {
         let jobs = self.cache_threads.jobs();
+        // Of what is not cached, little is known.
+        let mut uses_jobserver = true;
         let recording = match answer {
             Answer::Hit(hit) => return self.serve_hit(order, hit),
             Answer::Miss(mut ticket) => {
+                uses_jobserver = ticket.is_by_facts();
                 let told = ticket.told();
                 if order.execute.timeout > 0 {
                     // The plain command must have all of that time.
@@ -289,6 +293,9 @@ impl Server {
             // The client turns out to live in another container or namespace: it runs the command itself.
             self.count_refusal(order.connection, why, &reason);
             return self.return_to_client(order);
+        }
+        if uses_jobserver {
+            self.pass_jobserver_on(order);
         }
         self.submit(key, order);
         Next::Stay(State::Waiting(Waiting {
@@ -321,6 +328,23 @@ impl Server {
         order.control_group = known.control_group.clone();
         order.has_context = true;
         Ok(())
+    }
+
+    /// Gives the command the descriptors of a jobserver that its client has, unless it gets those of its session.
+    fn pass_jobserver_on(&self, order: &mut Arc<Order>) {
+        let client = self.connections.client(order.connection);
+        let has_one = order
+            .adjustments
+            .iter()
+            .any(|one| matches!(one, Adjustment::Inherit(_)));
+        let (Some(client), Some(order)) = (client.filter(|_| !has_one), Arc::get_mut(order)) else {
+            return;
+        };
+        let found = jobserver::inherited_by(client.pid, &order.env).into_iter();
+        let inherited: Vec<_> = found.map(|(fd, number)| Adjustment::InheritAs(fd, number)).collect();
+        if !inherited.is_empty() {
+            order.adjustments = Arc::new(order.adjustments.iter().cloned().chain(inherited).collect());
+        }
     }
 
     /// Returns the command to the client, which runs it itself.

@@ -30,6 +30,7 @@ use crate::facts::status::Stamp;
 use crate::observe::trace::{Place, TraceRegion};
 use crate::process::apart::read_left;
 use crate::process::context::{Adjustment, Context};
+use crate::process::jobserver;
 use crate::process::readable::is_readable;
 use crate::process::roster::OwnPlace;
 use crate::process::spawn::{self, Child, Launch, Spawner};
@@ -293,7 +294,7 @@ impl Launched<'_> {
     fn of(work: &IdleWork, when: When) -> Launched<'_> {
         // The build's jobserver is only for the build's own commands.
         let keeps = |one: &&Adjustment| match one {
-            Adjustment::Inherit(_) => false,
+            Adjustment::Inherit(_) | Adjustment::InheritAs(..) => false,
             Adjustment::Nice(_) | Adjustment::IoPriority(_) => when == When::AtOnce,
             _ => true,
         };
@@ -319,7 +320,9 @@ impl Launched<'_> {
         let question = &self.work.due.question;
         let observer = self.work.observer.as_ref().filter(|_| call.is_observed);
         let context = &self.work.context;
-        let Some(traced) = self.trace(call, observer) else {
+        let without = jobserver::without_pipe(&question.environment);
+        let environment = without.as_ref().unwrap_or(&question.environment);
+        let Some(traced) = self.trace(call, environment, observer) else {
             return Ran::Not(NotCompared::Unseen);
         };
         let Traced {
@@ -330,7 +333,7 @@ impl Launched<'_> {
         let started = Stamp::now();
         let launch = Launch {
             argv: argv.as_ref().unwrap_or(call.argv),
-            env: env.as_ref().unwrap_or(&question.environment),
+            env: env.as_ref().unwrap_or(environment),
             cwd: &question.folder,
             stdio: [streams[0].as_fd(), streams[1].as_fd(), streams[2].as_fd()],
             // Linux compares priorities within a session only.
@@ -381,9 +384,9 @@ impl Launched<'_> {
     }
 
     /// Prepares the observation. `None` if it is necessary and not possible.
-    fn trace(&self, call: &Call, observer: Option<&Observer>) -> Option<Traced> {
+    fn trace(&self, call: &Call, env: &Strings, observer: Option<&Observer>) -> Option<Traced> {
         let question = &self.work.due.question;
-        let (env, place) = (&question.environment, (&question.folder[..], &*self.work.context));
+        let place = (&question.folder[..], &*self.work.context);
         if let Some(apart) = call.apart {
             let (trace_region, argv) = observer?.observe_apart(call, apart, env, place)?;
             return Some(Traced {

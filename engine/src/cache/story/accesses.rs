@@ -17,6 +17,7 @@ use crate::observe::crate_names;
 use crate::observe::known_programs::{
     hides_calls, ProgramRules, Seeds, Times, COMPILER, GO, OWN_CALLS, RUST_WITH_MACROS, SCRIPT, UNKNOWN,
 };
+use crate::process::jobserver::is_end_of_pipe;
 
 impl Analysis<'_, '_, '_> {
     pub(super) fn apply(&mut self, access: &Access) -> Result<(), Obstacle> {
@@ -426,8 +427,13 @@ impl Analysis<'_, '_, '_> {
     fn open(&mut self, process: u32, given: &[u8], mode: Mode, error: u16) -> Result<(), Obstacle> {
         let path = self.path(process, given)?;
         let is_random_told = !self.seeds(process);
-        match special(&self.view.place.absolute(&path)) {
+        let absolute = self.view.place.absolute(&path);
+        match special(&absolute) {
             Some(Special::Harmless) => return Ok(()),
+            // How many commands run beside it makes no difference to what it makes.
+            Some(Special::Device) if is_end_of_pipe(&absolute, |name| self.view.environment.value(name)) => {
+                return Ok(())
+            }
             Some(Special::Machine) if self.now.compiles || self.now == GO => return Ok(()),
             Some(Special::Busy) if self.now.compiles => return Ok(()),
             Some(Special::Processor) if self.now.compiles => {
@@ -447,7 +453,7 @@ impl Analysis<'_, '_, '_> {
             Some(Special::Device) if error == 0 => return Err(Obstacle::Device(self.show(&path))),
             _ => {}
         }
-        let is_device = special(&self.view.place.absolute(&path)).is_some();
+        let is_device = special(&absolute).is_some();
         // The folder of its installation, which it asks for before everything else.
         if error == 0 && !given.ends_with(b"/pyvenv.cfg") {
             self.reading.insert(process);
