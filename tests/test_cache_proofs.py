@@ -62,7 +62,7 @@ def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts
 	sandbox = Facts.make(engine, tmp_path, **FILES)
 	at = tmp_path / "apart"
 	at.mkdir()
-	tried = [engine, "apart", str(at), "1048576", "1", str(sandbox.folder), "0", "0", "true"]
+	tried = [engine, "apart", str(at), "1048576", "1", str(sandbox.folder), "0", "0", "0", "true"]
 	done = subprocess.run(tried, capture_output=True, text=True, check=False)
 	if done.returncode:
 		pytest.skip("nothing can run apart here: %s" % done.stderr.strip())

@@ -181,7 +181,7 @@ def rust(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, rustc: str)
 def prove(rust: Rust) -> None:
 	at = rust.folder.parent / "apart"
 	at.mkdir()
-	tried = [rust.engine, "apart", str(at), "1048576", "1", str(rust.folder), "0", "0", "true"]
+	tried = [rust.engine, "apart", str(at), "1048576", "1", str(rust.folder), "0", "0", "0", "true"]
 	done = subprocess.run(tried, capture_output=True, text=True, check=False, timeout=PATIENCE)
 	if done.returncode:
 		pytest.skip("nothing can run apart here: %s" % done.stderr.strip())

@@ -111,19 +111,19 @@ def with_wrapper(folder: pathlib.Path, engine: str, script: str) -> Dict[str, st
 def test_real_engine(crates: pathlib.Path, engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
 	"""Ours makes what plain builds make in all steps; the program is edited, but not in the folder of the user."""
 	record = tmp_path / "record.json"
-	chosen = ("--contenders=wafcc", "--repeat=1", "--edit", "--project=%s" % crates)
+	chosen = ("--contenders=wafcc", "--repeat=1", "--edit", "--elsewhere", "--project=%s" % crates)
 	done = run(*chosen, "--json=%s" % record, "--work=%s" % runtime, WAFD=engine)
 	assert done.returncode == 0, done.stdout + done.stderr
 	rows = rows_of(done.stdout)
 	assert [row[:2] for row in rows] == [
-		[name, step] for name in ("plain", "wafcc") for step in ("cold", "warm", "edit", "back")
+		[name, step] for name in ("plain", "wafcc") for step in ("cold", "warm", "elsewhere", "edit", "back")
 	]
 	assert {row[-1] for row in rows} == {"-", "0"}
 	told = json.loads(record.read_text())
 	runs: Dict[Any, Any] = {(each["contender"], each["step"]): each for each in told["runs"]}
 	for name in ("plain", "wafcc"):
 		# a library, a macro, a program and a build script; then the program alone
-		assert [runs[name, step]["calls"] for step in ("cold", "warm", "edit", "back")] == [4, 4, 1, 1]
+		assert [runs[name, step]["calls"] for step in ("cold", "warm", "elsewhere", "edit", "back")] == [4, 4, 4, 1, 1]
 		# the library's two files, the macro, the program, and both names of the build script
 		assert runs[name, "cold"]["compared"] == 6
 	assert runs["wafcc", "cold"]["asked"] >= 4
@@ -249,6 +249,7 @@ def test_steps() -> None:
 	plain, ours = CONTENDERS["plain"], CONTENDERS["wafcc"]
 	assert steps_of(plain, 0, False) == steps_of(ours, 1, False) == ["cold", "warm"]
 	assert steps_of(plain, 1, True) == ["cold", "edit", "back"]
+	assert steps_of(plain, 1, True, True) == ["cold", "elsewhere", "edit", "back"]
 
 
 # ---- where a crate comes from

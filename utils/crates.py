@@ -5,8 +5,8 @@ bytes.
 
 The program is a published crate with a lock file of its own, so the same crates are built each time. It is copied, and
 all contenders build it in the same folder, one after the other: with an empty cache and an empty target folder (cold),
-once more with that cache and an empty target folder (warm), and with --edit after a function was appended to its
-source (edit) and taken away again (back). Libraries, their metadata, programs and build scripts are compared with
+once more with that cache and an empty target folder (warm), with --elsewhere into another target folder, and with
+--edit after a function was appended to its source (edit) and taken away again (back). Libraries, their metadata, programs and build scripts are compared with
 those of plain builds. A file that two plain builds do not make alike is not compared.
 """
 
@@ -58,6 +58,8 @@ class Parser(argparse.ArgumentParser):
 		sources.add_argument("--project", metavar="DIR", help="a package or a workspace with a Cargo.lock, instead")
 		self.add_argument("--contenders", type=names, metavar="A,B", help="of %s (default all)" % ", ".join(CONTENDERS))
 		self.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds with empty caches (default 3)")
+		elsewhere = "build into another target folder, too"
+		self.add_argument("--elsewhere", action="store_true", help=elsewhere)
 		self.add_argument("--edit", action="store_true", help="build after an edit, and after it was taken back, too")
 		self.add_argument("--release", action="store_true", help="cargo's release profile, and not its dev profile")
 		self.add_argument("--jobs", type=positive, default=cores(), metavar="N", help="default the processors")
@@ -125,7 +127,7 @@ class Campaign:
 	def measure(self, turn: int, contender: Contender, workspace: Workspace, work: pathlib.Path) -> None:
 		trial = Trial(contender, workspace, work / contender.name, self.options.patience)
 		try:
-			steps = steps_of(contender, turn, self.options.edit)
+			steps = steps_of(contender, turn, self.options.edit, self.options.elsewhere)
 			with contextlib.closing(trial.run(steps, self.progress.say)) as builds:
 				for done in builds:
 					self.keep(turn, contender, done)

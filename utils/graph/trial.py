@@ -1,4 +1,7 @@
-"""What is done with a contender: it builds with an empty cache, once more, and if asked for, after an edit and back."""
+"""
+What is done with a contender: it builds with an empty cache and once more, and if asked for, into another folder, and
+after an edit and back.
+"""
 
 import pathlib
 import shutil
@@ -19,11 +22,12 @@ CONTENDERS = {name: KNOWN[name] for name in ("plain", "sccache", "wafcc", "wafcc
 STEPS = {
 	"cold": "with an empty cache and an empty target folder",
 	"warm": "with that cache and an empty target folder",
+	"elsewhere": "with that cache and another target folder, which is empty",
 	"edit": "a function was appended to a source",
 	"back": "that edit was taken back",
 }
-FROM_NOTHING = ("cold", "warm")
-STATES = {"cold": "whole", "warm": "whole", "edit": "edit", "back": "back"}
+FROM_NOTHING = ("cold", "warm", "elsewhere")
+STATES = {"cold": "whole", "warm": "whole", "elsewhere": "elsewhere", "edit": "edit", "back": "back"}
 """By step: the name of the outputs that must be alike."""
 
 
@@ -82,13 +86,14 @@ class Trial:
 					cache.stop()
 				self.workspace.take_back()
 				self.workspace.clean()
+				self.workspace.clean(is_elsewhere=True)
 				shutil.rmtree(self.place, ignore_errors=True)
 
 	def take(self, step: str, cache: Optional[CompilerCache]) -> Done:
 		self.prepare(step)
 		seen = load(), busy()
 		hits, asked = self.count(cache)
-		built = self.workspace.build(self.variables(cache))
+		built = self.workspace.build(self.variables(cache), step == "elsewhere")
 		later = self.count(cache)
 		began, late = time.monotonic(), ""
 		try:
@@ -102,7 +107,7 @@ class Trial:
 
 	def prepare(self, step: str) -> None:
 		if step in FROM_NOTHING:
-			self.workspace.clean()
+			self.workspace.clean(step == "elsewhere")
 		elif step == "edit":
 			self.workspace.edit()
 		else:
@@ -123,7 +128,9 @@ def minus(later: Optional[int], sooner: Optional[int]) -> Optional[int]:
 	return None if later is None or sooner is None else later - sooner
 
 
-def steps_of(contender: Contender, turn: int, is_edited: bool) -> List[str]:
+def steps_of(contender: Contender, turn: int, is_edited: bool, is_moved: bool = False) -> List[str]:
 	"""Plainly, a second build tells nothing new but which files are not made alike: once is enough."""
 	steps = ["cold"] if contender is PLAIN and turn else ["cold", "warm"]
-	return [*steps, "edit", "back"] if is_edited else steps
+	# edits need what was built in the first folder, and a build in the other one removes nothing of it
+	moved = ["elsewhere"] if is_moved else []
+	return [*steps, *moved, *(["edit", "back"] if is_edited else [])]

@@ -1,4 +1,4 @@
-"""The copy of the crates that all contenders build, in the same folders."""
+"""The copy of the crates that all contenders build, into the same folders."""
 
 import json
 import pathlib
@@ -37,12 +37,12 @@ class Built(NamedTuple):
 
 
 class Workspace:
-	"""A copy of the crates, and its target folder."""
+	"""A copy of the crates, and its two target folders."""
 
 	def __init__(self, source: Source, work: pathlib.Path, is_release: bool, jobs: int) -> None:
 		self.source = source
 		self.folder = work / "project"
-		self.target = self.folder / "target"
+		self.targets = (self.folder / "target", self.folder / "elsewhere" / "another-target")
 		self.output, self.errors = str(work / "output"), str(work / "errors")
 		self.text = b""
 		"""The source that is edited, as it was."""
@@ -57,16 +57,17 @@ class Workspace:
 		self.source.copy(str(self.folder))
 		fetch(self.source.title, ["fetch", "--locked", "--manifest-path", str(self.folder / "Cargo.toml")], REMEDY)
 
-	def clean(self) -> None:
-		shutil.rmtree(self.target, ignore_errors=True)
+	def clean(self, is_elsewhere: bool = False) -> None:
+		shutil.rmtree(self.targets[is_elsewhere], ignore_errors=True)
 
-	def build(self, variables: Dict[str, str]) -> Built:
-		argv = [find_cargo() or "cargo", *self.args]
+	def build(self, variables: Dict[str, str], is_elsewhere: bool = False) -> Built:
+		target = self.targets[is_elsewhere]
+		argv = [find_cargo() or "cargo", *self.args, "--target-dir=%s" % target]
 		command = Command(argv, str(self.folder), {**self.env, **variables})
 		wall, status, _ = watch(command, self.output, errors=self.errors)
 		if status:
 			raise Failed(explain(argv, status), tail_of(self.errors))
-		return Built(wall, self.count(), digests_of(self.target))
+		return Built(wall, self.count(), digests_of(target))
 
 	def count(self) -> int:
 		"""The crates that cargo has compiled, which it tells one a line."""

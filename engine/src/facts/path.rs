@@ -161,16 +161,19 @@ impl Place {
             root: Root::Folder,
             rest: rest.to_vec(),
         };
+        let rooted = self.rooted(name.to_vec());
         match below(&self.folder, name) {
             _ if name.len() < spelled => Path {
                 root: Root::Absolute,
                 rest: name.to_vec(),
             },
+            // The base may be below the command's folder.
+            _ if matches!(path.root, Root::Base(_)) && path.root == rooted.root => rooted,
             Some(rest) => here(rest),
             None if path.root == Root::Folder && lexically_normal(&self.absolute(path)) == name => {
                 here(&between(&self.folder, name))
             }
-            None => self.rooted(name.to_vec()),
+            None => rooted,
         }
     }
 

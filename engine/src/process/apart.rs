@@ -237,6 +237,9 @@ impl<'a> Given<'a> {
         for names in self.renamed.chunks_exact(2) {
             let (folder, name) = (&names[0], &names[1]);
             mount_bind_recursive(folder, name).map_err(|error| failed(name)(error.into()))?;
+            if self.folders.iter().any(|known| folder.starts_with(known)) {
+                changeable.push(name.clone());
+            }
             let below = self.folders.iter().filter_map(|known| known.strip_prefix(folder).ok());
             changeable.extend(below.map(|rest| name.join(rest)));
         }
