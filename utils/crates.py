@@ -6,8 +6,9 @@ bytes.
 The program is a published crate with a lock file of its own, so the same crates are built each time. It is copied, and
 all contenders build it in the same folder, one after the other: with an empty cache and an empty target folder (cold),
 once more with that cache and an empty target folder (warm), with --elsewhere into another target folder, and with
---edit after a function was appended to its source (edit) and taken away again (back). Libraries, their metadata, programs and build scripts are compared with
-those of plain builds. A file that two plain builds do not make alike is not compared.
+--edit after a function was appended to its source (edit) and taken away again (back). Libraries, their metadata,
+programs and build scripts are compared with those of plain builds. A file that two plain builds do not make alike is
+not compared.
 """
 
 import argparse
@@ -38,6 +39,7 @@ EXAMPLES = """\
 examples:
   utils/crates.py                                          all contenders that are here, three rounds: some minutes
   utils/crates.py --edit --json crates.json                also after an edit of the program, and after that was undone
+  utils/crates.py --elsewhere                              also into another target folder
   utils/crates.py --contenders plain,wafcc --repeat 1
   utils/crates.py --crate NAME=VERSION --release           another program, with the compiler's optimizations
   utils/crates.py --project ~/my-program                   one of your own, with a Cargo.lock
