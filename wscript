@@ -43,6 +43,7 @@ THOROUGH = ("fuzz", "pypy", "systems")  # steps that are left for --all and for 
 # Tests that run on CPython only. In most of them, programs do the work, and not our Python code. The others start Waf
 # very often, which takes long on PyPy, and test nothing that depends on the interpreter.
 ON_CPYTHON = (
+	"tests/test_ablation.py",
 	"tests/test_batch.py",
 	"tests/test_bench*.py",
 	"tests/test_book.py",
@@ -50,7 +51,9 @@ ON_CPYTHON = (
 	"tests/test_compare*.py",
 	"tests/test_completion.py",
 	"tests/test_courses*.py",
+	"tests/test_crates.py",
 	"tests/test_dashboard*.py",
+	"tests/test_everyday.py",
 	"tests/test_faults.py",
 	"tests/test_fuzz*.py",
 	"tests/test_genbench.py",

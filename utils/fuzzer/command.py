@@ -68,6 +68,7 @@ VARIABLES = (
 	("SOURCE_DATE_EPOCH", ("1", "1000000000")),
 	("GCC_COLORS", ("", "error=01;31")),
 	("UNRELATED", ("a", "b")),
+	("PATH", ("{cwd}/../tools:/usr/bin:/bin", "/usr/bin:/bin", "{cwd}/inc/x:/usr/bin:/bin", "inc:/usr/bin:/bin")),
 )
 
 

@@ -68,6 +68,18 @@ def link_header(project: Project) -> str:
 	return " ".join(map(str, paths))
 
 
+def change_assembler(project: Project) -> str:
+	"""Put another assembler into a folder that may be in `PATH`, or take it away, or forbid to execute it."""
+	path = project.root / "tools" / "as"
+	if path.exists() and project.rng.random() < 0.5:
+		path.unlink()
+		return "no %s" % path
+	text = '#!/bin/sh\nexec /usr/bin/as --defsym found=%d "$@"\n' % project.rng.randint(1, 9)
+	project.write(path, text.encode())
+	path.chmod(project.rng.choice((0o755, 0o755, 0o644)))
+	return str(path)
+
+
 def restore_file(project: Project) -> str:
 	"""Restore an earlier content, perhaps with an old time."""
 	known = sorted(path for path, past in project.past.items() if past)
@@ -126,7 +138,7 @@ def touch_nothing(project: Project) -> str:
 
 EDITS: List[Callable[[Project], str]] = [
 	*(change_header, change_header_unseen, add_header, remove_header, rename_header, link_header, restore_file),
-	*(touch_file, change_source, change_data, touch_nothing, touch_nothing, touch_nothing),
+	*(touch_file, change_source, change_data, change_assembler, touch_nothing, touch_nothing, touch_nothing),
 ]
 
 TOOL_EDITS = [*EDITS, make_objects, make_objects, change_scripts]

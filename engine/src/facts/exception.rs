@@ -21,6 +21,13 @@ pub const ALWAYS_ASKED: [&[u8]; 16] = [
     b"PATH",
 ];
 
+/// Where programs are looked for, and where if it is not set.
+pub const SEARCHED: &[u8] = b"PATH";
+pub const DEFAULT_FOLDERS: &[u8] = b"/bin:/usr/bin";
+
+/// Facts have the path of a program that was looked for along `PATH` under this and its name. No variable can have it.
+pub const ALONG: &[u8] = b"=along ";
+
 /// Facts have all further variables for libc that are set under this name. No variable can have it.
 pub const LIBC: &[u8] = b"=libc";
 

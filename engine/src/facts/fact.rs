@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::definitions::{Comments, Unused};
 use super::environment::{BASES, CHECKOUT, IN_DOUBT, PROOF};
-use super::exception::LIBC;
+use super::exception::{ALONG, LIBC};
 use super::path::{Path, Root};
 use super::processor::PROCESSOR;
 use super::world::View;
@@ -336,8 +336,9 @@ fn require(holds: bool, change: impl FnOnce() -> Change) -> Result<(), Change> {
     }
 }
 
-fn check_variable(name: &[u8], was: Option<&[u8]>, view: &View) -> Result<(), Change> {
-    let is = view.environment.value(name);
+fn check_variable(name: &[u8], was: Option<&[u8]>, view: &mut View) -> Result<(), Change> {
+    let found = name.strip_prefix(ALONG).and_then(|program| view.along(program));
+    let is = found.as_deref().or_else(|| view.environment.value(name));
     let change = || Change::Variable {
         name: name.to_vec(),
         was: was.map(<[u8]>::to_vec),
@@ -457,7 +458,10 @@ fn shown_name(name: &[u8]) -> std::borrow::Cow<'_, str> {
         LIBC => "what the C library is told".into(),
         BASES => "the checkout's folder, which a source or the result names,".into(),
         CHECKOUT => "the checkout's folder, which a word of the command line names,".into(),
-        name => String::from_utf8_lossy(name),
+        name => match name.strip_prefix(ALONG) {
+            Some(program) => format!("{}, looked for along PATH,", String::from_utf8_lossy(program)).into(),
+            None => String::from_utf8_lossy(name),
+        },
     }
 }
 

@@ -19,11 +19,12 @@ use super::compared_times::compares_times;
 use super::crates::Crates;
 use super::definitions::{digest_except, Unused};
 use super::environment::Environment;
+use super::exception::{DEFAULT_FOLDERS, SEARCHED};
 use super::fact::Kind;
 use super::file_view::{status_of_name, FileView, FolderNames};
 use super::instructions::{self, Findings};
 use super::listing::{Listing, Part};
-use super::path::{split, Path, Place};
+use super::path::{split, tidy, trimmed, Path, Place};
 use super::progress::Advancing;
 use super::recent::Recent;
 use super::status::{Stamp, Status};
@@ -446,6 +447,17 @@ impl<'w> View<'w> {
         is_source.then(|| self.world.vocabulary(&self.name, &status))?
     }
 
+    /// The first program of this name in the folders of `PATH`.
+    pub fn along(&mut self, name: &[u8]) -> Option<Vec<u8>> {
+        let folders = searched_folders(self.environment);
+        let mut paths = folders.into_iter().map(|folder| [&folder[..], b"/", name].concat());
+        paths.find(|given| {
+            let path = self.place.path(&Path::here(), given);
+            let is_absent = self.lacks(&path, true).is_ok();
+            !is_absent && self.status(&path).is_ok_and(|status| status.kind() == Kind::Program)
+        })
+    }
+
     /// Whether what a path leads to holds one of these names. If it cannot be read, it does. A folder names nothing.
     pub fn names_any(&mut self, path: &Path, form: Form, names: &Arc<[Bytes]>) -> bool {
         self.place.write(path, &mut self.name);
@@ -601,4 +613,11 @@ impl<'w> View<'w> {
         });
         number as u32
     }
+}
+
+/// The folders of `PATH`, in its order.
+pub fn searched_folders(environment: &Environment) -> Vec<Vec<u8>> {
+    let along = environment.value(SEARCHED).unwrap_or(DEFAULT_FOLDERS);
+    let trimmed = |folder: &[u8]| trimmed(&tidy(folder)).to_vec();
+    along.split(|byte| *byte == b':').map(trimmed).collect()
 }

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use super::entry::{Content, Entry};
 use crate::bytes::digest::Digest;
 use crate::facts::environment::{self, Environment, BASES, CHECKOUT, INPUT, TERMINAL};
-use crate::facts::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
+use crate::facts::exception::{is_asked_by_libc, ALONG, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES, SEARCHED};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status;
 use crate::facts::path::{lexically_normal, split, Path};
@@ -157,6 +157,11 @@ fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Env
                 LIBC_PREFIXES.iter().for_each(|prefix| add(&[b"!", prefix]));
                 ALWAYS_ASKED.iter().for_each(|name| add(&[b"+", name]));
             }
+            // For a client, all of `PATH` counts.
+            Fact::Variable { name, .. } if name.starts_with(ALONG) => match environment.value(SEARCHED) {
+                Some(value) => add(&[b"=", SEARCHED, b"=", value]),
+                None => add(&[b"-", SEARCHED]),
+            },
             // For things that are no variables, a client has descriptions of its own.
             Fact::Variable { name, .. } if name.starts_with(b"=") => add(&[b"@", name]),
             // Compilers use it only if it names their folder. Otherwise its value does not matter.

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Code, Fate, How, Observation, Shape, Statuses};
-use crate::facts::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
+use crate::facts::exception::{special, Special, DEFAULT_FOLDERS, SEARCHED, TEMPORARY, TEMPORARY_FOLDERS};
 use crate::facts::fact::Kind;
 use crate::facts::file_view::status_of_name;
 use crate::facts::path::{below, split, trimmed, Path};
@@ -44,6 +44,10 @@ impl Analysis<'_, '_, '_> {
             What::Measure if self.now == UNKNOWN => self.doubt(access.process, Obstacle::ReadsClock),
             What::Number => self.note_process_number(access.process),
             What::Time | What::Random | What::Date | What::Measure => Ok(()),
+            What::Ask { name } if name == SEARCHED && self.now.compiles => {
+                self.searches = true;
+                Ok(())
+            }
             What::Ask { name } => {
                 self.others_ask_folder |= name == b"PWD" && self.shell != Some(access.process);
                 self.asked.insert(name.clone());
@@ -266,8 +270,8 @@ impl Analysis<'_, '_, '_> {
         let along = self
             .view
             .environment
-            .value(b"PATH")
-            .unwrap_or(b"/bin:/usr/bin")
+            .value(SEARCHED)
+            .unwrap_or(DEFAULT_FOLDERS)
             .to_vec();
         for folder in along.split(|b| *b == b':') {
             let given = [folder, program].join(&b'/');

@@ -236,6 +236,8 @@ struct Analysis<'v, 'w, 'k> {
     makes_folders: bool,
     observations: FxHashSet<Observation>,
     asked: BTreeSet<Bytes>,
+    /// Known compilers have asked for `PATH`, to look for their parts.
+    searches: bool,
     /// It may have learned from files, or from the system, which processor this is.
     knows_processor: bool,
     /// One of its shells has asked for its process number, as all shells do.
@@ -322,6 +324,7 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         makes_folders: false,
         observations: FxHashSet::with_capacity_and_hasher(most, FxBuildHasher),
         asked: BTreeSet::new(),
+        searches: false,
         knows_processor: false,
         asked_number: false,
         scripts_read: FxHashSet::default(),

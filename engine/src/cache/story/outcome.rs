@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of single accesses, nor of their order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::places::is_installed;
 use super::{Analysis, Dependence, Doubt, Fate, How, Listings, Made, Observation, PathState, Shape, Statuses};
 use crate::facts::clang_header;
 use crate::facts::environment::{is_silent, BASES, CHECKOUT, INPUT};
-use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
+use crate::facts::exception::{ALONG, ALWAYS_ASKED, LIBC, SEARCHED, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status_of_name;
 use crate::facts::input::Input;
@@ -21,13 +21,15 @@ use crate::facts::instructions::Findings;
 use crate::facts::path::{below, is_beside, split, Path, Root};
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::{Stamp, Status};
-use crate::facts::world::{Form, View};
+use crate::facts::world::{searched_folders, Form, View};
 use crate::files::regular;
 use crate::observe::access::{identity_of_text, Bytes};
 use crate::observe::known_programs::{Seeds, OWN_CALLS};
 
 /// The names of some ten thousand parts are at the start of a precompiled header.
 const LONGEST_START: u64 = 16 << 20;
+/// A command that has looked for more programs depends on all of `PATH`.
+const MOST_PROGRAMS: usize = 32;
 
 impl Analysis<'_, '_, '_> {
     pub(super) fn end(mut self) -> Result<Dependence, Obstacle> {
@@ -46,7 +48,7 @@ impl Analysis<'_, '_, '_> {
         if self.asked_number && self.tells_number(&observations) {
             self.doubt_all(Obstacle::ReadsRandom)?;
         }
-        let mut facts = self.variables();
+        let mut facts = self.variables(&observations);
         facts.extend(self.input()?);
         self.view.begin();
         let mut files = BTreeMap::new();
@@ -142,7 +144,44 @@ impl Analysis<'_, '_, '_> {
         self.rules.values().all(|rules| rules.seeds != Seeds::First)
     }
 
-    fn variables(&mut self) -> Vec<Fact> {
+    fn variables(&mut self, observations: &[Observation]) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        if self.searches && self.all_ask && !self.asked.contains(SEARCHED) {
+            match self.programs_looked_for(observations) {
+                Some(names) => facts.extend(names.into_iter().map(|program| Fact::Variable {
+                    name: [ALONG, &program].concat(),
+                    value: self.view.along(&program),
+                })),
+                None => {
+                    self.asked.insert(SEARCHED.to_vec());
+                }
+            }
+        }
+        facts.extend(self.other_variables());
+        facts
+    }
+
+    /// The names of programs that were looked for in folders of `PATH`. None if these may depend on the command's folder, or if
+    /// there are too many names.
+    ///
+    /// A known compiler does nothing else with `PATH`, and passes it on to programs that ask for themselves.
+    fn programs_looked_for(&self, observations: &[Observation]) -> Option<BTreeSet<Bytes>> {
+        let folders = searched_folders(self.view.environment);
+        if !folders.iter().all(|folder| folder.starts_with(b"/")) {
+            return None;
+        }
+        let mut names = BTreeSet::new();
+        for observation in observations {
+            let path = self.view.place.absolute(&observation.path);
+            let Some((folder, name)) = split(&path) else { continue };
+            if folders.iter().any(|known| known == folder) {
+                names.insert(name.to_vec());
+            }
+        }
+        (names.len() <= MOST_PROGRAMS).then_some(names)
+    }
+
+    fn other_variables(&mut self) -> Vec<Fact> {
         let policy = self.knowledge.policy;
         let (environment, folder) = (self.view.environment, self.view.place.folder());
         let fact = |name: &[u8]| Fact::Variable {
@@ -165,7 +204,9 @@ impl Analysis<'_, '_, '_> {
             self.asked.insert(PROCESSOR.to_vec());
         }
         self.asked.insert(LIBC.to_vec());
-        self.asked.extend(ALWAYS_ASKED.iter().map(|name| name.to_vec()));
+        let may_search = !self.all_compile;
+        let always = ALWAYS_ASKED.iter().filter(|name| may_search || **name != SEARCHED);
+        self.asked.extend(always.map(|name| name.to_vec()));
         let counts = |name: &&Bytes| {
             let name = name.as_slice();
             let is_unseen = self.knowledge.unseen.iter().any(|unseen| unseen.as_bytes() == name);
