@@ -67,6 +67,12 @@ pub fn is_asked_by_libc(name: &[u8]) -> bool {
 pub const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
 pub const TEMPORARY_FOLDERS: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/usr/tmp"];
 
+/// The library that is Java's virtual machine.
+pub const VIRTUAL_MACHINE: &[u8] = b"/libjvm.so";
+
+/// Where it keeps counters of each process, for tools that show them.
+const COUNTERS: &[u8] = b"/tmp/hsperfdata_";
+
 /// The meaning of a special path for a command that uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
@@ -94,8 +100,10 @@ const HARMLESS: [&[u8]; 6] = [
     b"/proc/filesystems",
 ];
 const HARMLESS_FOLDERS: [&[u8]; 1] = [b"/proc/self/fd"];
-const MACHINE: [&[u8]; 7] = [
+const MACHINE: [&[u8]; 9] = [
     b"/proc/meminfo",
+    b"/proc/cgroups",
+    b"/proc/net/if_inet6",
     b"/proc/self/cgroup",
     b"/proc/self/mountinfo",
     b"/sys/kernel/mm/transparent_hugepage",
@@ -137,6 +145,12 @@ pub fn special(path: &[u8]) -> Option<Special> {
     is_made_up.then_some(Special::Device)
 }
 
+/// Whether it is a file with the counters of a process, or the folder of these. Their names and what is in them say nothing about
+/// what a command makes, unless somebody shows them.
+pub fn is_of_counters(path: &[u8]) -> bool {
+    path.starts_with(COUNTERS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +169,12 @@ mod tests {
         for name in ["LD_PRELOAD", "LDFLAGS", "HOME", "PATH", "MALLOC"] {
             assert!(!is_asked_by_libc(name.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn counters_of_processes_are_told_from_files() {
+        assert!(is_of_counters(b"/tmp/hsperfdata_me") && is_of_counters(b"/tmp/hsperfdata_me/12"));
+        assert!(!is_of_counters(b"/tmp/x") && !is_of_counters(b"/home/me/tmp/hsperfdata_me/12"));
     }
 
     #[test]

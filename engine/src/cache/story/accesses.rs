@@ -8,7 +8,9 @@ use std::collections::HashSet;
 use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Code, Fate, How, Observation, Shape, Statuses};
-use crate::facts::exception::{special, Special, DEFAULT_FOLDERS, SEARCHED, TEMPORARY, TEMPORARY_FOLDERS};
+use crate::facts::exception::{
+    is_of_counters, special, Special, DEFAULT_FOLDERS, SEARCHED, TEMPORARY, TEMPORARY_FOLDERS, VIRTUAL_MACHINE,
+};
 use crate::facts::fact::Kind;
 use crate::facts::file_view::status_of_name;
 use crate::facts::path::{below, split, trimmed, Path};
@@ -65,6 +67,9 @@ impl Analysis<'_, '_, '_> {
             What::Execute { path } if !path.contains(&b'/') => self.search(access.process, path),
             What::Load { path } if hides_calls(path) && !self.now.compiles => Err(Obstacle::Blind(OWN_CALLS)),
             What::Load { path } => {
+                if path.ends_with(VIRTUAL_MACHINE) {
+                    self.virtual_machines.insert(access.process);
+                }
                 self.note_macro(access.process, path)?;
                 let path = self.path(access.process, path)?;
                 self.note_code(&path);
@@ -337,6 +342,9 @@ impl Analysis<'_, '_, '_> {
         if absolute == self.knowledge.observer {
             return Ok(());
         }
+        if self.is_counters(&path) {
+            return self.doubt_counters(&path);
+        }
         let is_told = error == 0 && matches!(how, How::Target | How::Resolve);
         match special(&absolute) {
             Some(Special::Device | Special::Machine | Special::Busy | Special::Processor) if is_told && !compiler => {
@@ -432,6 +440,9 @@ impl Analysis<'_, '_, '_> {
         let path = self.path(process, given)?;
         let is_random_told = !self.seeds(process);
         let absolute = self.view.place.absolute(&path);
+        if self.is_counters(&path) {
+            return self.doubt_counters(&path);
+        }
         match special(&absolute) {
             Some(Special::Harmless) => return Ok(()),
             // How many commands run beside it makes no difference to what it makes.
@@ -544,8 +555,18 @@ impl Analysis<'_, '_, '_> {
         Ok(())
     }
 
+    /// Whether a path is one where the virtual machine of this process keeps its counters.
+    fn is_counters(&self, path: &Path) -> bool {
+        self.virtual_machines.contains(&self.process) && is_of_counters(&self.view.place.absolute(path))
+    }
+
+    fn doubt_counters(&mut self, path: &Path) -> Result<(), Obstacle> {
+        let path = self.show(path);
+        self.doubt(self.process, Obstacle::Device(path))
+    }
+
     fn remove(&mut self, path: Path, error: u16) -> Result<(), Obstacle> {
-        if error != 0 {
+        if error != 0 || self.is_counters(&path) {
             return self.look(How::There { follows: false }, path, error);
         }
         let name = self.name(&path);
@@ -562,6 +583,7 @@ impl Analysis<'_, '_, '_> {
 
     fn make(&mut self, path: Path, is_folder: bool, error: u16) -> Result<(), Obstacle> {
         match i32::from(error) {
+            0 if self.is_counters(&path) => self.doubt_counters(&path),
             _ if error == 0 && is_folder => self.becomes_made(path, Shape::Folder),
             _ if error == 0 => self.becomes_made(path, Shape::Odd),
             libc::EEXIST => self.look(How::There { follows: false }, path, 0),

@@ -257,6 +257,8 @@ struct Analysis<'v, 'w, 'k> {
     asking_idly: FxHashMap<u32, bool>,
     /// The processes whose programs may tell the time of a file.
     telling_times: FxHashMap<u32, bool>,
+    /// The processes that have loaded Java's virtual machine.
+    virtual_machines: FxHashSet<u32>,
     /// What an idle question was about, the first time.
     doubt: Option<Obstacle>,
     /// How it listed folders, by their identities.
@@ -335,6 +337,7 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         is_anchored: false,
         asking_idly: FxHashMap::default(),
         telling_times: FxHashMap::default(),
+        virtual_machines: FxHashSet::default(),
         doubt: None,
         listings: FxHashMap::default(),
         used_crates: BTreeSet::new(),
