@@ -650,6 +650,64 @@ def test_any_task_joins_that_asks(waf: Any, project: Any, engine: str, jobs: str
 	assert build.say() == "two"
 
 
+DOUBTED = """\
+top = "."
+def options(opt):
+	pass
+def configure(conf):
+	pass
+def build(bld):
+	bld(rule="bash ${SRC} > ${TGT}", source="make.sh", target="made", cache=True)
+"""
+
+
+def test_a_result_in_doubt_is_settled(waf: Any, project: Any, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+	"""It is no hit until a second run has proved it, but the task does not run again for that reason."""
+	if not shutil.which("bash"):
+		pytest.skip("there is no bash")
+	monkeypatch.setenv("WAFCC_PROVECOMMANDS", "yes")
+	build = Build(waf, project({"wscript": DOUBTED, "make.sh": "while read -r x; do echo $x; done < ../make.sh\n"}))
+	build.configure()
+	time.sleep(0.1)  # what was written just before a command is not trusted
+	assert kinds(build.ask()) == {"miss"}
+	assert build.ask() == {}
+	build.write("make.sh", "echo other\n")
+	time.sleep(0.1)
+	assert kinds(build.ask()) == {"miss"}
+	assert (build.folder / "build/made").read_text() == "other\n"
+
+
+FAKE = """\
+top = "."
+def options(opt):
+	opt.load("compiler_c")
+def configure(conf):
+	conf.load("compiler_c")
+	from waflib import Task
+	Task.Task.cache = True
+def build(bld):
+	from waflib import Task
+	Task.Task.cache = True
+	bld.read_shlib("old", paths=[bld.path])
+	bld.program(source="main.c", target="app", use="old")
+"""
+
+
+def test_every_class_may_ask(waf: Any, project: Any, engine: str) -> None:
+	"""Also those that only stand for files, such as a library that is there."""
+	files = {
+		"wscript": FAKE,
+		"main.c": "int old(void);\nint main(void) { return old(); }\n",
+		"old.c": "int old(void) { return 0; }\n",
+	}
+	build = Build(waf, project(files))
+	subprocess.run(["gcc", "-shared", "-fPIC", "old.c", "-o", "libold.so"], cwd=build.folder, check=True, timeout=30)
+	time.sleep(0.1)
+	build.configure()
+	assert build.ask() != {}
+	assert build.ask() == {}
+
+
 def test_the_playground_works(waf: Any, tmp_path: pathlib.Path, engine: str) -> None:
 	"""The playground's second build comes from the cache; only the excluded compile runs."""
 	folder = pathlib.Path(shutil.copytree(ROOT / "playground" / "wafcc", tmp_path / "playground"))

@@ -297,6 +297,9 @@ def fits(text: bytes, environment: Environment, folder: bytes) -> bool:
 
 
 def encode(environment: Environment) -> Dict[bytes, bytes]:
+	if environment is os.environ:
+		# what the engine is told: wafx hides its own part of a variable from the project
+		environment = getattr(os.environ, "_data", environment)
 	return {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
 
 

@@ -182,7 +182,8 @@ def find_joining(cls: Type[Task.Task]) -> int:
 
 def find_learning(cls: Type[Task.Task]) -> int:
 	"""``INPUTS`` for a class whose tasks run one command and use Waf's methods, so that the engine knows all inputs."""
-	if not stock.is_compiled(cls.run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
+	run = getattr(cls, "run", None)  # some classes only stand for files, and never run
+	if not stock.is_compiled(run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
 		return 0
 	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in METHODS)
 	return protocol.INPUTS if is_usual else 0

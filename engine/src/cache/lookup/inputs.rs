@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::entry::{Content, Entry};
 use crate::bytes::digest::Digest;
-use crate::facts::environment::{self, Environment, BASES, CHECKOUT, INPUT, TERMINAL};
+use crate::facts::environment::{self, Environment, BASES, CHECKOUT, INPUT, PROOF, TERMINAL};
 use crate::facts::exception::{is_asked_by_libc, ALONG, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES, SEARCHED};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status;
@@ -141,8 +141,9 @@ fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Env
         match fact {
             // A command that does not run prints nothing, and Waf gives its commands no standard input.
             // If a client does not run a command, it does not show again what the command prints for a terminal.
-            // It knows which folders it builds in.
-            Fact::Variable { name, .. } if [TERMINAL, INPUT, BASES, CHECKOUT].contains(&name.as_slice()) => {}
+            // It knows which folders it builds in. It runs a command again if an input has changed, and not because its result
+            // is in doubt.
+            Fact::Variable { name, .. } if [TERMINAL, INPUT, BASES, CHECKOUT, PROOF].contains(&name.as_slice()) => {}
             Fact::Variable { name, .. } if name == LIBC => {
                 for name in LIBC_NAMES {
                     match environment.value(name) {
