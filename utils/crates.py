@@ -26,6 +26,7 @@ from benchmark.mistake import Failed, Mistake
 from benchmark.package import find_cargo
 from benchmark.progress import Progress
 from benchmark.record import check_folder, write_record
+from benchmark.scratch import scratch
 from commands.contender import PLAIN, Contender
 from graph.outputs import Digests, Judge
 from graph.report import Report
@@ -114,7 +115,7 @@ class Campaign:
 
 	def run(self, source: Source) -> None:
 		self.title = "%s, %s profile" % (source.title, "release" if self.options.release else "dev")
-		with tempfile.TemporaryDirectory(prefix="crates-", dir=self.options.work) as folder:
+		with scratch("crates-", self.options.work) as folder:
 			work = pathlib.Path(os.path.realpath(folder))
 			workspace = Workspace(source, work, self.options.release, self.options.jobs)
 			workspace.prepare()

@@ -24,6 +24,7 @@ from benchmark.machine import describe_machine, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
 from benchmark.record import check_folder, write_record
+from benchmark.scratch import scratch
 from commands.command import Everyday
 from commands.contender import CONTENDERS, PLAIN, Contender
 from commands.report import Report
@@ -88,7 +89,7 @@ class Campaign:
 		commands = [command for command in commands if self.has(command.name, command.missing(), "is not installed")]
 		others = [contender for contender in contenders if contender is not PLAIN]
 		others = [contender for contender in others if self.has(contender.name, contender.missing() or "")]
-		with tempfile.TemporaryDirectory(prefix="everyday-", dir=self.options.work) as work:
+		with scratch("everyday-", self.options.work) as work:
 			for turn in range(self.options.repeat):
 				begin = turn % max(len(others), 1)
 				self.run_round(turn, commands, [*others[begin:], *others[:begin]], pathlib.Path(os.path.realpath(work)))

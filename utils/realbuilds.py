@@ -21,6 +21,7 @@ from benchmark.machine import cores, describe_machine, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
 from benchmark.record import write_record
+from benchmark.scratch import scratch
 from benchmark.table import layout, number
 from debian.sources import fetch
 from projects.contender import Contender, Mapped, find_contenders
@@ -77,7 +78,7 @@ class Campaign:
 		self.machine = describe_machine(options.work or tempfile.gettempdir(), sys.argv, {})
 
 	def run(self, reals: List[Real]) -> None:
-		with tempfile.TemporaryDirectory(prefix="real-", dir=self.options.work) as work:
+		with scratch("real-", self.options.work) as work:
 			for real in reals:
 				why = real.missing()
 				if why:

@@ -271,7 +271,7 @@ fn open_pipe(pid: u32, pair: [RawFd; 2], highest: RawFd) -> io::Result<[OwnedFd;
         }
         rustix::fs::fcntl_setfl(&fd, access)?;
         Ok((
-            rustix::io::fcntl_dupfd_cloexec(&fd, highest + 1)?,
+            rustix::io::fcntl_dupfd_cloexec(&fd, highest.saturating_add(1))?,
             (status.st_dev, status.st_ino),
         ))
     };
@@ -431,6 +431,7 @@ mod tests {
             "--jobserver-auth=fifo:/x",
             "--jobserver-auth=1,2",
             "--jobserver-auth=3",
+            "--jobserver-auth=2147483647,2147483646",
         ] {
             assert!(inherited_by(pid, &env(flags.to_owned())).is_empty(), "{flags}");
         }

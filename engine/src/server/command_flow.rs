@@ -382,6 +382,12 @@ impl Server {
             return;
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
+        // The build's jobserver is only for the build's own commands, and its descriptors need not wait here.
+        let is_lent = |one: &Adjustment| matches!(one, Adjustment::Inherit(_) | Adjustment::InheritAs(..));
+        let adjustments = match order.adjustments.iter().any(is_lent) {
+            true => Arc::new(order.adjustments.iter().filter(|one| !is_lent(one)).cloned().collect()),
+            false => order.adjustments.clone(),
+        };
         let observer = due.is_observed().then(|| Observer::of(&self.parking)).flatten();
         let queue = match due.is_urgent() {
             true => &mut self.at_once,
@@ -391,7 +397,7 @@ impl Server {
             cache,
             due,
             context: order.context.clone(),
-            adjustments: order.adjustments.clone(),
+            adjustments,
             control_group: group,
             observer,
             attempts: 0,

@@ -292,9 +292,7 @@ struct Launched<'a> {
 
 impl Launched<'_> {
     fn of(work: &IdleWork, when: When) -> Launched<'_> {
-        // The build's jobserver is only for the build's own commands.
         let keeps = |one: &&Adjustment| match one {
-            Adjustment::Inherit(_) | Adjustment::InheritAs(..) => false,
             Adjustment::Nice(_) | Adjustment::IoPriority(_) => when == When::AtOnce,
             _ => true,
         };
