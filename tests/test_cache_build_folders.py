@@ -9,8 +9,8 @@ from typing import Dict
 
 import pytest
 from cache_support import PATIENCE
-from test_cache_proofs import wait
-from test_cache_rust import BODIES, END, HASH, START, Rust, prove, rust, rustc  # noqa: F401
+from test_cache_proofs import prove, wait
+from test_cache_rust import BODIES, END, HASH, START, Rust, rust, rustc  # noqa: F401
 
 pytestmark = [pytest.mark.timeout(4 * PATIENCE), pytest.mark.xdist_group("rust")]
 

@@ -2,14 +2,13 @@
 
 import pathlib
 import shutil
-import subprocess
 import time
 from typing import Dict
 
 import pytest
 from cache_support import PATIENCE
 from test_cache_facts import Facts
-from test_cache_proofs import configure, wait
+from test_cache_proofs import prove, wait
 
 pytestmark = pytest.mark.timeout(6 * PATIENCE)
 
@@ -31,13 +30,7 @@ def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts
 	if not shutil.which("javac"):
 		pytest.skip("there is no javac: apt-get install default-jdk-headless")
 	sandbox = Facts.make(engine, tmp_path, **FILES)
-	at = tmp_path / "apart"
-	at.mkdir()
-	tried = [engine, "apart", str(at), "1048576", "1", str(sandbox.folder), "0", "0", "0", "true"]
-	done = subprocess.run(tried, capture_output=True, text=True, check=False)
-	if done.returncode:
-		pytest.skip("nothing can run apart here: %s" % done.stderr.strip())
-	configure(sandbox, "prove_commands=yes")
+	prove(sandbox)
 	run_plainly(sandbox, "javac -d lib lib/q/Other.java")
 	time.sleep(0.1)  # what was written just before a command is not trusted
 	return sandbox

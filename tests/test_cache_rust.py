@@ -9,7 +9,7 @@ from typing import Dict
 import pytest
 from cache_support import PATIENCE
 from test_cache_facts import Facts
-from test_cache_proofs import configure, wait
+from test_cache_proofs import prove, wait
 
 pytestmark = [pytest.mark.timeout(4 * PATIENCE), pytest.mark.xdist_group("rust")]
 
@@ -176,16 +176,6 @@ def rust(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, rustc: str)
 	sandbox.rustc = rustc
 	time.sleep(0.1)
 	return sandbox
-
-
-def prove(rust: Rust) -> None:
-	at = rust.folder.parent / "apart"
-	at.mkdir()
-	tried = [rust.engine, "apart", str(at), "1048576", "1", str(rust.folder), "0", "0", "0", "true"]
-	done = subprocess.run(tried, capture_output=True, text=True, check=False, timeout=PATIENCE)
-	if done.returncode:
-		pytest.skip("nothing can run apart here: %s" % done.stderr.strip())
-	configure(rust, "prove_commands=yes")
 
 
 def write_macro(rust: Rust, body: str) -> None:

@@ -169,7 +169,7 @@ impl Environment {
 
     /// All variables that a program may have used, without `PWD` if it only names the folder.
     pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        // What our own folders are called is a fact only where it shows.
+        // The names of bases are facts only where they show.
         let is_ours = |name: &[u8]| name == BASES || name == CHECKOUT;
         let tells = move |(name, value): &(&[u8], &[u8])| {
             !(is_silent(name) || is_ours(name) || *name == b"PWD" && super::path::trimmed(value) == folder)

@@ -435,7 +435,7 @@ mod tests {
         ] {
             assert!(inherited_by(pid, &env(flags.to_owned())).is_empty(), "{flags}");
         }
-        // Nobody will ever write.
+        // Its only writing end is closed.
         let lonely = named(&other.0, &other.1);
         drop(other.1);
         assert!(inherited_by(pid, &lonely).is_empty());

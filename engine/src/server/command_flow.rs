@@ -258,7 +258,7 @@ impl Server {
     /// From `Asking`: the result is known, or the command has to run.
     fn answered(&mut self, key: CommandKey, order: &mut Arc<Order>, asking: Asking, answer: Answer) -> Next {
         let jobs = self.cache_threads.jobs();
-        // Of what is not cached, little is known.
+        // Little is known of a command that is not cached.
         let mut uses_jobserver = true;
         let recording = match answer {
             Answer::Hit(hit) => return self.serve_hit(order, hit),

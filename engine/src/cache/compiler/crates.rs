@@ -16,7 +16,7 @@ use super::line::Kind;
 use super::{neutral, sharing};
 use crate::bytes::path_text;
 use crate::facts::environment::Environment;
-use crate::facts::path::{lexically_normal, Path, Root};
+use crate::facts::path::{lexically_normal, without_names, Path, Root};
 use crate::files::checkout;
 use crate::observe::access::Bytes;
 
@@ -107,16 +107,13 @@ pub fn renamed(text: &[u8], folder: &[u8], name: &[u8]) -> Option<Bytes> {
         let (before, after) = (&text[..at], &text[at + folder.len()..]);
         !before.last().is_some_and(is_of_name) && !after.first().is_some_and(|byte| *byte != b'/' && is_of_name(byte))
     };
-    let places: Vec<usize> = memmem::find_iter(text, folder).filter(|at| is_whole(*at)).collect();
-    let mut moved = Bytes::new();
-    let mut begin = 0;
-    for at in &places {
-        moved.extend(&text[begin..*at]);
-        moved.extend(name);
-        begin = at + folder.len();
-    }
-    moved.extend(&text[begin..]);
-    (!places.is_empty()).then_some(moved)
+    let counts = |at: usize, _: &[u8]| text[at..].starts_with(folder) && is_whole(at);
+    let without = without_names(text, &[folder.to_vec()], counts)?;
+    // No word has a zero. A digit follows each of them.
+    let mut parts = without.split(|byte| *byte == 0);
+    let first = parts.next().unwrap_or_default();
+    let others = parts.flat_map(|part| [name, part.get(1..).unwrap_or_default()]);
+    Some(std::iter::once(first).chain(others).collect::<Vec<_>>().concat())
 }
 
 /// Whether a file that rustc makes is a dependency file, which names the folder.
