@@ -1,6 +1,6 @@
 """
 Waf's own demos, tests and playground, and jack2, build with `wafx --with=prefork` as they do with stock Waf: the same
-bytes, the same messages, and every command by way of the engine. `conformance/projects.py` lists them, and each
+bytes, the same messages, and every command by way of the engine. `utils/conformance/projects.py` lists them, and each
 exception with its reason.
 """
 
