@@ -48,6 +48,7 @@ ON_CPYTHON = (
 	"tests/test_bench*.py",
 	"tests/test_book.py",
 	"tests/test_cache*.py",
+	"tests/test_classes.py",
 	"tests/test_compare*.py",
 	"tests/test_completion.py",
 	"tests/test_courses*.py",

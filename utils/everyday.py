@@ -23,7 +23,7 @@ from benchmark.interrupt import INTERRUPTS
 from benchmark.machine import describe_machine, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
-from benchmark.record import check_folder, write_record
+from benchmark.record import check_folder, print_end, write_record
 from benchmark.scratch import scratch
 from commands.command import Everyday
 from commands.contender import CONTENDERS, PLAIN, Contender
@@ -143,11 +143,7 @@ class Campaign:
 	def tell(self) -> None:
 		for line in Report(self.values).lines(sys.stdout.isatty()) if self.values else []:
 			print(line)
-		for line in self.failed:
-			print("failed: %s" % line)
-		for line in self.left_out:
-			print("left out: %s" % line)
-		print("%s, %s, load before it %s" % tuple(self.machine[key] for key in ("processor", "system", "load")))
+		print_end(self.machine, self.failed, self.left_out)
 
 	def is_good(self) -> bool:
 		"""Whether something ran, nothing failed, and nothing was wrong."""

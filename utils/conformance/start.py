@@ -5,12 +5,15 @@ On both sides, tasks are numbered: Waf walks sets of them, and would do so in th
 which any tool that allocates a little changes. Stock Waf's commands are tallied, one byte for each call of
 `Utils.run_process` in the file $CONFORMANCE_TALLY: the engine's own count is held against that. With tools loaded
 there is no tally, so that nothing but the tools stands between Waf and its commands.
+
+With $CONFORMANCE_JOURNAL, each task class is cached, and that file gets a line of JSON for each command of a task.
 """
 
 import itertools
+import json
 import os
 import sys
-from typing import Any
+from typing import Any, Optional
 
 
 def number_tasks() -> None:
@@ -42,6 +45,52 @@ def keep_tally(path: str) -> None:
 	Utils.run_process = run_and_count
 
 
+class WithoutOutputs:
+	"""The attribute ``nocache`` of all tasks: those that declare no outputs are not cached. A task may set its own."""
+
+	def __get__(self, task: Any, cls: type) -> bool:
+		return task is not None and not task.outputs
+
+
+def cache_all_classes(journal: str) -> None:
+	"""Have each task class cached, as if all wscripts said so, and write down what came of each command of a task."""
+	from waflib import Scripting, Task
+
+	Task.Task.cache = True
+	Task.Task.nocache = WithoutOutputs()
+	run_commands = Scripting.run_commands
+	lines = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+	def hear(ended: Any) -> None:
+		# without an outcome, Python code has run and no command
+		if ended.task is not None and ended.outcome is not None:
+			os.write(lines, json.dumps(describe(ended.task, ended.told)).encode() + b"\n")
+
+	def hear_and_run() -> None:
+		# the tools are loaded only now: they behave differently if a project imports our package before
+		from waflib_extras.hooks import lifecycle
+
+		lifecycle.find().on_outcome.append(hear)
+		run_commands()
+
+	Scripting.run_commands = hear_and_run
+
+
+def describe(task: Any, told: Optional[Any]) -> "dict[str, Any]":
+	"""A command of a task, and what the cache said of it."""
+	cls = task.__class__
+	return {
+		"class": cls.__name__,
+		"module": cls.__module__,
+		"is_rule": "rule" in task.generator.__dict__,
+		"task": " ".join(filter(None, (task.keyword(), str(task)))),
+		"outputs": [node.abspath() for node in task.outputs],
+		"known": told.known if told else None,
+		"words": told.words if told else "",
+		"unstored": told.unstored_words if told and told.unstored else "",
+	}
+
+
 cwd, wafdir = os.getcwd(), os.path.abspath(os.environ["WAFDIR"])
 sys.path.insert(0, wafdir)
 number_tasks()
@@ -49,5 +98,8 @@ if not os.environ.get("WAFX_WITH"):
 	keep_tally(os.environ["CONFORMANCE_TALLY"])
 
 from waflib import Context, Scripting  # noqa: E402  # of $WAFDIR
+
+if os.environ.get("WAFX_WITH") and os.environ.get("CONFORMANCE_JOURNAL"):
+	cache_all_classes(os.environ["CONFORMANCE_JOURNAL"])
 
 Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)

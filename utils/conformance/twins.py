@@ -14,6 +14,7 @@ import re
 import shutil
 import stat
 import subprocess
+import time
 import zipfile
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -22,6 +23,9 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 # Waf's own memory: pickles of sets and of files' times, and a lock file with the environment and the arguments
 STATE = (".wafpickle-*", ".lock-waf*")
 
+CHECKED = r"(?<=\.conf_check_)[0-9a-f]{32}"
+"""In folders of configuration tests: a digest of objects as text, and so of their addresses."""
+
 # what no two runs of the very same Waf have in common
 PASSING = (
 	(re.compile(rb"finished successfully \([0-9hms.]+\)"), b"finished successfully (TIME)"),
@@ -29,7 +33,7 @@ PASSING = (
 	(re.compile(rb"^(# project .* configured on ).* by$", re.M), rb"\1DATE by"),
 	(re.compile(rb"\{task \d+:"), b"{task ADDRESS:"),
 	(re.compile(rb"(?<=/)cc\w{6}(?=\.\w)"), b"ccNAME"),  # temporary files of gcc, which it shows with -v
-	(re.compile(rb"(?<=\.conf_check_)[0-9a-f]{32}"), b"DIGEST"),  # of objects as text, and so of their addresses
+	(re.compile(CHECKED.encode()), b"DIGEST"),
 	# the frames of a traceback name the code that it passed through; what is to be the same is the exception
 	(re.compile(rb"^(?P<in>\s*)File \".*\", line \d+, in .*\n(?:(?P=in)  .*\n)*", re.M), b""),
 )
@@ -111,6 +115,7 @@ class Run(NamedTuple):
 	status: int
 	stdout: bytes
 	stderr: bytes
+	seconds: float = 0.0
 
 	def __str__(self) -> str:
 		output = (self.stdout + self.stderr).decode(errors="replace")
@@ -127,13 +132,18 @@ class Build(NamedTuple):
 	def succeeded(self) -> bool:
 		return all(run.status == 0 for run in self.runs)
 
+	@property
+	def seconds(self) -> float:
+		return sum(run.seconds for run in self.runs)
+
 
 def run_command(command: Sequence[str], cwd: pathlib.Path, env: Mapping[str, str], timeout: Optional[float]) -> Run:
 	"""Run a command to its end, with its two outputs kept apart."""
+	start = time.monotonic()
 	done = subprocess.run(
 		command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
 	)
-	return Run(tuple(command), done.returncode, done.stdout, done.stderr)
+	return Run(tuple(command), done.returncode, done.stdout, done.stderr, time.monotonic() - start)
 
 
 def build_aside(
@@ -198,12 +208,17 @@ def compare_trees(one: pathlib.Path, other: pathlib.Path, standard: Standard) ->
 	return [f"{path}: {how}" for path, how in sorted(found.items())]
 
 
+def split_lines(text: bytes) -> List[str]:
+	"""The lines of an output, to be shown."""
+	return text.decode(errors="backslashreplace").split("\n")
+
+
 def compare_messages(one: bytes, other: bytes, standard: Standard) -> List[str]:
 	"""The lines in which two outputs differ."""
 	one, other = standard.see_messages(one), standard.see_messages(other)
 	if one == other:
 		return []
-	first, second = (text.decode(errors="backslashreplace").split("\n") for text in (one, other))
+	first, second = split_lines(one), split_lines(other)
 	lost = collections.Counter(first) - collections.Counter(second)
 	more = collections.Counter(second) - collections.Counter(first)
 	lines = [f"- {line}" for line in lost.elements()] + [f"+ {line}" for line in more.elements()]

@@ -1,16 +1,20 @@
-"""Builds a project with stock Waf and then, at the same path, with a tool loaded."""
+"""Builds a project with stock Waf and then, at the same path, with tools loaded."""
 
 import json
 import os
 import pathlib
 import subprocess
 import sys
-from typing import List, Mapping, NamedTuple
-
-from waflib_extras import wafx
+from typing import List, Mapping, NamedTuple, Sequence
 
 from . import twins
 from .projects import Project
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+	sys.path.append(str(ROOT))
+
+from waflib_extras import wafx  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOOL = "prefork"
@@ -35,10 +39,18 @@ class Pair(NamedTuple):
 
 
 class Workbench:
-	"""Builds projects of a tree of Waf's own, with one `waflib`, in a temporary folder; the engine is that of $WAFD."""
+	"""Builds projects of a tree of Waf's own, with one `waflib`, in a temporary folder."""
 
-	def __init__(self, tree: pathlib.Path, waflib: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path) -> None:
+	def __init__(
+		self,
+		tree: pathlib.Path,
+		waflib: pathlib.Path,
+		folder: pathlib.Path,
+		bytecode: pathlib.Path,
+		longest: float = LONGEST,
+	) -> None:
 		self.tree = tree
+		self.longest = longest
 		self.folder = folder
 		self.tally = folder / "tally"
 		waf = folder / "bin" / "waf"
@@ -65,29 +77,28 @@ class Workbench:
 		"""Build a project with stock Waf."""
 		return self._build(project, jobs, "stock", {} if project.pool else {"WAF_NO_PREFORK": "1"})
 
+	def build_with(
+		self, tools: Sequence[str], project: Project, jobs: int, side: str, variables: Mapping[str, str]
+	) -> twins.Build:
+		"""Build a project with tools; the variables say which engine they use."""
+		# stock Waf does not say what was saved
+		changes = {**wafx.prepare(self.env, list(tools)), "WAF_PREFORK_SUMMARY": "no", **variables}
+		return self._build(project, jobs, side, changes)
+
 	def build_both(self, project: Project, jobs: int) -> Pair:
 		"""Build a project stock, and with the tool; the engine must not have run anything before."""
 		self.tally.write_bytes(b"")
 		stock = self.build_stock(project, jobs)
-		ours = self._build(
-			project,
-			jobs,
-			TOOL,
-			{
-				**wafx.prepare(self.env, [TOOL]),
-				"WAFD": os.environ["WAFD"],
-				"WAFD_RUNTIME_DIR": os.environ["WAFD_RUNTIME_DIR"],
-				# stock Waf does not say what was saved
-				"WAF_PREFORK_SUMMARY": "no",
-			},
-		)
+		engine = {name: os.environ[name] for name in ("WAFD", "WAFD_RUNTIME_DIR")}
+		ours = self.build_with([TOOL], project, jobs, TOOL, engine)
 		return Pair(stock, ours, self.tally.stat().st_size, count_executed())
 
 	def _build(self, project: Project, jobs: int, side: str, changes: Mapping[str, str]) -> twins.Build:
 		sources = {self.tree / path: pathlib.Path(path) for path in project.copied}
 		env = dict(self.env, CONFORMANCE_HASTE=str(project.haste), **changes)
 		lines = project.command_lines(jobs)
-		return twins.build_aside(sources, self.folder / "work", self.folder / side, lines, env, project.name, LONGEST)
+		work, aside = self.folder / "work", self.folder / side
+		return twins.build_aside(sources, work, aside, lines, env, project.name, self.longest)
 
 
 def count_executed() -> int:
