@@ -77,6 +77,10 @@ MADE = {
 	"demos/lua": ("conf.find_program('no-such-program')", EMPTY),
 	"demos/perl": (EMPTY, "bld(rule='touch ${TGT}', target='%s' % tools.partition(' ')[0])"),
 	"demos/subst": (EMPTY, EMPTY),
+	"demos/unit_test": (
+		EMPTY,
+		"bld(rule=lambda task: bld.exec_command('touch own', cwd=bld.bldnode.abspath()), target='own')",
+	),
 }
 
 
@@ -111,18 +115,22 @@ def test_what_is_wrong_is_told(
 			assert "WRONG: " + what.format(step) in found
 	assert not [line for line in found if line.startswith("WRONG: demos/subst")]
 	assert "left out: demos/lua: stock Waf does not build it here; it needs lua5.3" in done.stdout
-	assert "\n5 projects: stock " in done.stdout
+	assert "\n6 projects: stock " in done.stdout
 	assert list(runtime.iterdir()) == []
 
 
 def test_right_projects_give_status_zero(
 	engine: str, runtime: pathlib.Path, waf_sources: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-	"""The same tree is right without the projects that look for tools; a rule is a hit the second time."""
+	"""
+	The same tree is right without the projects that look for tools. A rule is a hit the second time; a function is not
+	asked for.
+	"""
 	make_tree(tmp_path, waf_sources)
-	done = run("--projects=demos/sub*", "--sources=%s" % tmp_path, "--work=%s" % runtime, WAFD=engine)
+	done = run("--projects=demos/subst,demos/unit*", "--sources=%s" % tmp_path, "--work=%s" % runtime, WAFD=engine)
 	assert done.returncode == 0, done.stdout + done.stderr
-	assert find_row(done.stdout, "rule") == find_row(done.stdout, "all") == [1, 1, 1, 0, 0, 0]
+	assert find_row(done.stdout, "rule") == find_row(done.stdout, "all") == [2, 3, 2, 0, 1, 0]
+	assert "rule        not cached  1         the cache is not asked  demos/unit_test" in done.stdout
 
 
 # ---- what counts
@@ -142,7 +150,7 @@ def test_classes_are_apart() -> None:
 	assert [(one.cls, one.why) for one in told] == [("two", ""), ("one", MISSED), ("two", "late")]
 	keys = ("class", "task", "outputs", "known", "why", "unstored")
 	wrong = [{"step": "again", "class": "one", "what": "out: another content"}]
-	value = {"project": "a", "commands": [dict(zip(keys, one)) for one in told], "wrong": wrong}
+	value: Dict[str, Any] = {"project": "a", "commands": [dict(zip(keys, one)) for one in told], "wrong": wrong}
 	text = Report([value]).table()
 	assert find_row(text, "one") == [1, 1, 0, 1, 0, 1]
 	assert find_row(text, "two") == [1, 2, 1, 1, 0, 0]

@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from benchmark.cache import Wafcc
@@ -71,6 +72,8 @@ class Done(NamedTuple):
 	"""Task lines that stock Waf does not have, of hits."""
 	run_again: int
 	"""Task lines that stock Waf does not have, of commands whose result is not stored: they run in each build."""
+	past_engine: Dict[str, int]
+	"""Commands of the second build that Waf has run its own way, by reason. Nothing else is known of them."""
 	wrong: List[Wrong]
 
 	def told(self) -> Dict[str, Any]:
@@ -90,12 +93,14 @@ class Trial:
 		self.jobs = project.job_numbers[-1]
 		self.journal = workbench.folder / "journal"
 		self.step = STOCK
+		self.past_engine: Counter[str] = collections.Counter()
 
 	def run(self) -> Done:
 		"""Build it three times; `Missing` if stock Waf cannot."""
-		folder = self.workbench.folder / "cache"
+		# a new name each time: an engine that is ending may still write into its folder
+		folder = tempfile.mkdtemp(prefix="engine-", dir=self.workbench.folder)
 		with INTERRUPTS.held():
-			cache = Wafcc(str(folder), self.workbench.env)
+			cache = Wafcc(os.path.join(folder, "cache"), self.workbench.env)
 		try:
 			cache.start()
 			return self.build(cache)
@@ -105,7 +110,7 @@ class Trial:
 		finally:
 			with INTERRUPTS.held():
 				cache.stop()
-				for name in ("cache", "work", STOCK, FIRST, AGAIN):
+				for name in (folder, "work", STOCK, FIRST, AGAIN):
 					shutil.rmtree(self.workbench.folder / name, ignore_errors=True)
 
 	def build(self, cache: Wafcc) -> Done:
@@ -129,12 +134,15 @@ class Trial:
 			wrong += [Wrong(step, cls, what) for cls, what in found.wrong]
 			cache.rest()
 		told = give_reasons(commands[FIRST], commands[AGAIN])
-		return Done(seconds, told, counts[HIT], counts[UNCACHED], wrong)
+		return Done(seconds, told, counts[HIT], counts[UNCACHED], self.past_engine, wrong)
 
 	def read_journal(self) -> List[Command]:
 		root = str(self.workbench.folder / "work")
-		lines = self.journal.read_text(encoding="utf-8").splitlines()
-		return [read_command(json.loads(line), self.project.name, root) for line in lines]
+		entries = [json.loads(line) for line in self.journal.read_text(encoding="utf-8").splitlines()]
+		self.past_engine = collections.Counter()
+		for entry in entries:
+			self.past_engine.update(entry.get("past_engine", {}))
+		return [read_command(entry, self.project.name, root) for entry in entries if "class" in entry]
 
 
 def describe_failure(project: Project, build: twins.Build) -> str:

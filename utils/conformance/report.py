@@ -70,6 +70,9 @@ class Report:
 			count = sum(value[key] for value in self.values)
 			if count:
 				lines.append("%d task lines that stock Waf does not have: %s" % (count, why))
+		for value in self.values:
+			for why, count in value["past_engine"].items():
+				lines.append("%d commands of %s go past the engine: %s" % (count, value["project"], why))
 		for project, one in self.wrong:
 			lines.append("WRONG: %s" % ", ".join(filter(None, (project, one["step"], one["class"], one["what"]))))
 		sums = tuple(number(sum(value["seconds"][step] for value in self.values)) for step in (STOCK, FIRST, AGAIN))

@@ -9,10 +9,12 @@ there is no tally, so that nothing but the tools stands between Waf and its comm
 With $CONFORMANCE_JOURNAL, each task class is cached, and that file gets a line of JSON for each command of a task.
 """
 
+import atexit
 import itertools
 import json
 import os
 import sys
+import threading
 from typing import Any, Optional
 
 
@@ -61,16 +63,25 @@ def cache_all_classes(journal: str) -> None:
 	run_commands = Scripting.run_commands
 	lines = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-	def hear(ended: Any) -> None:
-		# without an outcome, Python code has run and no command
-		if ended.task is not None and ended.outcome is not None:
-			os.write(lines, json.dumps(describe(ended.task, ended.told)).encode() + b"\n")
+	def write(entry: "dict[str, Any]") -> None:
+		os.write(lines, json.dumps(entry).encode() + b"\n")
 
 	def hear_and_run() -> None:
 		# the tools are loaded only now: they behave differently if a project imports our package before
 		from waflib_extras.hooks import lifecycle
 
-		lifecycle.find().on_outcome.append(hear)
+		build = lifecycle.find()
+
+		def hear(ended: Any) -> None:
+			# a task that runs a command in a way of its own is not told
+			task = ended.task or build.runner.running.get(threading.get_ident())
+			# without an outcome, Python code has run and no command
+			if task is not None and ended.outcome is not None:
+				write(describe(task, ended.told))
+
+		build.on_outcome.append(hear)
+		if build.runner is not None:
+			atexit.register(lambda: write({"past_engine": build.runner.reasons}))
 		run_commands()
 
 	Scripting.run_commands = hear_and_run
