@@ -128,7 +128,8 @@ class Trial:
 			ours = self.workbench.build_with(TOOLS, self.project, self.jobs, step, variables)
 			seconds[step] = ours.seconds
 			commands[step] = self.read_journal()
-			standard = twins.Standard(ordered=False, exemptions=self.project.exemptions)
+			exemptions = (*self.project.exemptions, *self.project.by_cache)
+			standard = twins.Standard(ordered=False, exemptions=exemptions)
 			found = compare(stock, ours, commands[step], standard)
 			counts.update({HIT: found.asked_again, UNCACHED: found.run_again})
 			wrong += [Wrong(step, cls, what) for cls, what in found.wrong]

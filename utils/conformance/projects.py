@@ -23,6 +23,7 @@ class Project(NamedTuple):
 	pool: bool = True  # whether stock Waf is to use its worker processes
 	outside: str = ""  # why it does not build
 	exemptions: Tuple[Exemption, ...] = ()
+	by_cache: Tuple[Exemption, ...] = ()  # known differences between stock Waf and a build with a cache
 
 	@property
 	def job_numbers(self) -> Tuple[int, ...]:
@@ -119,6 +120,13 @@ PROJECTS = [
 			Exemption("*/faa.h", blur(r"\d+"), "the rule writes the process id of its shell"),
 			Exemption("*/build/*.o", close_eyes, "compiled from faa.h"),
 			Exemption("*/build/foo", close_eyes, "compiled from faa.h"),
+		),
+		by_cache=(
+			Exemption(
+				MESSAGES,
+				blur(r"^task \n\t.* is not ready\.\.\.\n"),
+				"tells of tasks that wait for what the scanner has found; wafcc does not scan",
+			),
 		),
 	),
 	Project("playground/java_recursive_use", needs="default-jdk-headless", exemptions=(JARS,)),
