@@ -33,13 +33,16 @@ def find_row(text: str, name: str) -> List[int]:
 
 @pytest.mark.timeout(300)  # others use the machine, too
 def test_hits_are_counted(engine: str, runtime: pathlib.Path, waf_sources: pathlib.Path) -> None:
-	"""The second build of a project of Waf's has hits, also for links. What is stripped in its place is a miss."""
+	"""
+	The second build of a project of Waf's has hits, also for links. What is stripped in its place is a miss. A project
+	that loads Waf's own `pch` does not get ours.
+	"""
 	record = runtime / "record.json"
 	where = ("--sources=%s" % waf_sources.parents[2], "--json=%s" % record, "--work=%s" % runtime)
-	done = run("--projects=playground/local_rpath,playground/strip", *where, WAFD=engine)
+	done = run("--projects=playground/local_rpath,playground/pch,playground/strip", *where, WAFD=engine)
 	assert done.returncode == 0, done.stdout + done.stderr
 	runs: Dict[str, Any] = {value["project"]: value for value in json.loads(record.read_text())["runs"]}
-	assert list(runs) == ["playground/local_rpath", "playground/strip"]
+	assert list(runs) == ["playground/local_rpath", "playground/pch", "playground/strip"]
 	built = [one for one in runs["playground/local_rpath"]["commands"] if "conf_check" not in one["outputs"][0]]
 	assert sorted((one["class"], one["known"]) for one in built) == [
 		("c", "hit"),

@@ -60,14 +60,15 @@ def cache_all_classes(journal: str) -> None:
 
 	Task.Task.cache = True
 	Task.Task.nocache = WithoutOutputs()
-	run_commands = Scripting.run_commands
+	parse_options = Scripting.parse_options
 	lines = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 	def write(entry: "dict[str, Any]") -> None:
 		os.write(lines, json.dumps(entry).encode() + b"\n")
 
-	def hear_and_run() -> None:
-		# the tools are loaded only now: they behave differently if a project imports our package before
+	def parse_and_hear() -> None:
+		parse_options()
+		# this has loaded the tools: if our package is imported before, a project gets our tools instead of Waf's
 		from waflib_extras.hooks import lifecycle
 
 		build = lifecycle.find()
@@ -82,9 +83,8 @@ def cache_all_classes(journal: str) -> None:
 		build.on_outcome.append(hear)
 		if build.runner is not None:
 			atexit.register(lambda: write({"past_engine": build.runner.reasons}))
-		run_commands()
 
-	Scripting.run_commands = hear_and_run
+	Scripting.parse_options = parse_and_hear
 
 
 def describe(task: Any, told: Optional[Any]) -> "dict[str, Any]":
