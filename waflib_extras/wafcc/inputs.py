@@ -7,7 +7,6 @@ made: a file and its status, the target of a link, the names in a folder, names 
 only, and each text is checked once per build.
 """
 
-import array
 import os
 import struct
 import sys
@@ -36,6 +35,16 @@ The first number is that of its variables. It is no class, since Waf stores it a
 def stamp(found: os.stat_result) -> OutputStamp:
 	"""The stamp of a file, which any change of it changes."""
 	return (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
+
+
+def pack(numbers: Sequence[int]) -> bytes:
+	"""The numbers as they are stored."""
+	return struct.pack("%dI" % len(numbers), *numbers)
+
+
+def unpack(numbers: bytes) -> Sequence[int]:
+	"""The numbers of a record."""
+	return memoryview(numbers).cast("I")
 
 
 class InputMemory:
@@ -79,14 +88,25 @@ class InputMemory:
 	# ---- what was learned
 
 	def number_all(self, texts: List[bytes], numbers: Sequence[int]) -> bytes:
-		"""Translate the numbers of a connection, whose list is ``texts``, into ours, as bytes."""
+		"""
+		Translate the numbers of a connection, whose list is ``texts``, into ours, as bytes.
+
+		The engine has just checked the texts of these numbers. Others in the list may be from an earlier build of this
+		process, and may not hold any more.
+		"""
 		if self.told is not texts:
 			self.told, self.local = texts, []
 		local = self.local
 		if len(local) < len(texts):
 			for text in texts[len(local) :]:
 				local.append(self.number(text))
-		return array.array("I", [local[number] for number in numbers]).tobytes()
+		found = [local[number] for number in numbers]
+		if self.suspects:
+			checked = self.suspects.intersection(found)
+			self.suspects -= checked
+			for number in checked:
+				self.makers.pop(number, None)
+		return pack(found)
 
 	def number(self, text: bytes) -> int:
 		number = self.numbers.get(text)
@@ -94,10 +114,6 @@ class InputMemory:
 			number = self.numbers[text] = len(self.texts)
 			self.texts.append(text)
 			self.places = None
-		elif self.suspects:
-			# the engine has just checked it
-			self.suspects.discard(number)
-			self.makers.pop(number, None)
 		return number
 
 	def save(self) -> Dict[str, Any]:
@@ -107,12 +123,11 @@ class InputMemory:
 		return {"format": FORMAT, "texts": self.texts, "records": self.records, "doubts": self.doubts}
 
 	def pack(self) -> None:
-		used = sorted(set().union(*[array.array("I", numbers) for numbers, _, _ in self.records.values()]))
+		used = sorted(set().union(*[unpack(numbers) for numbers, _, _ in self.records.values()]))
 		places = {number: place for place, number in enumerate(used)}
 		self.texts = [self.texts[number] for number in used]
 		for uid, (numbers, result, stamps) in self.records.items():
-			packed = array.array("I", [places[number] for number in array.array("I", numbers)])
-			self.records[uid] = (packed.tobytes(), result, stamps)
+			self.records[uid] = (pack([places[number] for number in unpack(numbers)]), result, stamps)
 		self.read({"texts": self.texts, "records": self.records, "doubts": self.doubts})
 
 	# ---- what holds
@@ -126,7 +141,7 @@ class InputMemory:
 		self.mine = set()
 		if not suspects:
 			return True
-		mine = suspects.intersection(array.array("I", record[0]))
+		mine = suspects.intersection(unpack(record[0]))
 		ready, early = [], []
 		for number in mine:
 			maker = self.makers.get(number)
