@@ -4,11 +4,14 @@
 //! A `Context` is read from `/proc` when a client's frame arrives. Its differences from the engine's own context become a
 //! list of `Adjustment`s, which `spawn` applies in the child. This file does not know how a child is made.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::place::field;
 use super::spawn::IOPRIO_WHO_PROCESS;
@@ -16,6 +19,12 @@ use super::spawn::IOPRIO_WHO_PROCESS;
 const LIMITS: usize = 16;
 /// The size of a set of processors, in bytes.
 pub const PROCESSORS: usize = 128;
+/// Signals that libc keeps for itself, one bit each. Programs cannot block them. libc blocks all signals for the moment in which
+/// it starts a process or a thread, which is nothing that a command should inherit.
+const OF_LIBC: u64 = 0b11 << 31;
+/// How often a mask is read again that has these signals, and after what time.
+const TRIES: u32 = 20;
+const MOMENT: Duration = Duration::from_micros(50);
 // Numbers of capabilities, from linux/capability.h.
 const CAP_SYS_NICE: u32 = 23;
 const CAP_SYS_RESOURCE: u32 = 24;
@@ -76,6 +85,8 @@ pub struct Reader {
     status: File,
     personality: File,
     score: File,
+    /// The signals that were blocked when it was read last.
+    blocked: Cell<u64>,
 }
 
 fn read_open(file: &File) -> io::Result<String> {
@@ -92,12 +103,13 @@ impl Reader {
             status: open("status")?,
             personality: open("personality")?,
             score: open("oom_score_adj")?,
+            blocked: Cell::new(0),
         })
     }
 
     /// The process's context now.
     pub fn read(&self) -> io::Result<Context> {
-        let status = read_open(&self.status)?;
+        let status = self.settled_status()?;
         let personality = read_open(&self.personality)?;
         let score = read_open(&self.score)?;
         let number = |name: &str, radix| {
@@ -109,7 +121,7 @@ impl Reader {
         Ok(Context {
             umask: number("Umask", 8) as u32,
             ignored: number("SigIgn", 16) & !restored,
-            blocked: number("SigBlk", 16),
+            blocked: self.blocked.get(),
             processors: processors(field(&status, "Cpus_allowed_list").unwrap_or("")),
             limits: limits(self.pid)?,
             // SAFETY: plain system calls on a number.
@@ -121,6 +133,22 @@ impl Reader {
             score: score.trim().parse().unwrap_or(0),
             capabilities: number("CapEff", 16),
         })
+    }
+
+    /// The status of the process, and in `self.blocked` the signals that it blocks. If it is about to start another process for
+    /// so long, they are those of before.
+    fn settled_status(&self) -> io::Result<String> {
+        let mut status = read_open(&self.status)?;
+        for _ in 0..TRIES {
+            let blocked = u64::from_str_radix(field(&status, "SigBlk").unwrap_or("0"), 16).unwrap_or(0);
+            if blocked & OF_LIBC != OF_LIBC {
+                self.blocked.set(blocked);
+                break;
+            }
+            thread::sleep(MOMENT);
+            status = read_open(&self.status)?;
+        }
+        Ok(status)
     }
 }
 
@@ -324,6 +352,8 @@ fn scheduler(pid: i32) -> (i32, i32) {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::size_of;
+
     use super::*;
 
     #[test]
@@ -338,6 +368,32 @@ mod tests {
         let reader = Reader::new(std::process::id()).unwrap();
         let context = reader.read().unwrap();
         assert!(context.adjustments(&context).is_empty());
+    }
+
+    fn block(signals: u64) {
+        let none = std::ptr::null_mut::<u64>();
+        // SAFETY: changes the mask of this thread, which ends soon.
+        let done = unsafe {
+            let size = size_of::<u64>();
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &signals, none, size)
+        };
+        assert_eq!(done, 0);
+    }
+
+    #[test]
+    fn signals_that_libc_blocks_for_a_moment_are_not_inherited() {
+        let blocked = thread::spawn(|| {
+            // SAFETY: asks for a number.
+            let reader = Reader::new(unsafe { libc::gettid() } as u32).unwrap();
+            let masks = [0, bit(libc::SIGUSR1), u64::MAX, u64::MAX & !OF_LIBC];
+            masks.map(|mask| {
+                block(mask);
+                reader.read().unwrap().blocked
+            })
+        });
+        let stoppable = !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+        let expected = [0, bit(libc::SIGUSR1), bit(libc::SIGUSR1), !OF_LIBC & stoppable];
+        assert_eq!(blocked.join().unwrap(), expected);
     }
 
     #[test]
