@@ -96,10 +96,13 @@ class Lab:
 	def until_hit(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> None:
 		"""Compile until it is a hit. A file that was written just before is not trusted yet."""
 		deadline = time.monotonic() + PATIENCE
+		plain = self.run(line, False, cwd, umask, **env)  # once: it is the same each time
 		said = ""
 		while not said.startswith("hit"):
 			assert time.monotonic() < deadline, f"{line} is never a hit: {said}"
-			said = self.same(line, cwd, umask, **env)
+			found = self.run(line, True, cwd, umask, **env)
+			said = self.explain(self.folder / cwd / self.output(line))
+			assert found == plain, f"{line}: {said}"
 
 
 @pytest.fixture

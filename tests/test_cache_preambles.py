@@ -12,7 +12,7 @@ from cache_support import COMPILERS, PATIENCE, Lab
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
-HEAD = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include <string>\n#include <vector>\n"
+HEAD = "#include <map>\n#include <string>\n#include <vector>\n"
 AFTER = "after its headers"
 TAKE = {"gcc": "-O0 -g", "clang": "-O2"}
 """Flags with which each compiler is known to make the same object after a precompiled header."""
