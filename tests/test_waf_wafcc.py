@@ -72,7 +72,7 @@ class Build:
 	def ask(self, *args: str, **kwargs: Any) -> Dict[str, str]:
 		"""The cache's verdict on each compiled source."""
 		found = verdicts(self.run(*args, **kwargs))
-		return {name: words for name, words in found.items() if not re.search(r"lib(ab|user)\.a$", name)}
+		return {name: words for name, words in found.items() if not re.search(r"(lib(ab|user)\.a|/app)$", name)}
 
 	def write(self, name: str, text: str) -> None:
 		path = self.folder / name
@@ -161,35 +161,46 @@ def test_another_build_folder_is_made_from_the_cache(build: Build, waf: Any, job
 	assert read_tree(build.folder / "build") == ours
 
 
+@pytest.mark.parametrize(("cls", "output", "most"), [("cstlib", "libab.a", 16), ("cxxprogram", "app", 4)])
 @pytest.mark.parametrize(
 	("says", "is_large", "are_cached"),
 	[
 		("pass", False, True),
-		("Task.classes['cstlib'].cache = False", False, False),
-		("Task.classes['cstlib'].nocache = True", False, False),
+		("Task.classes['%s'].cache = False", False, False),
+		("Task.classes['%s'].nocache = True", False, False),
 		("pass", True, False),
-		("Task.classes['cstlib'].cache = True", True, True),
+		("Task.classes['%s'].cache = True", True, True),
 	],
 )
-def test_static_libraries_are_cached(
-	waf: Any, project: Any, engine: str, says: str, is_large: bool, are_cached: bool
+def test_libraries_and_programs_are_cached(
+	waf: Any, project: Any, engine: str, cls: str, output: str, most: int, says: str, is_large: bool, are_cached: bool
 ) -> None:
-	"""A library is a hit in another folder, unless its class opts out or it is large; its members are up to date."""
+	"""They are hits in another folder, unless their class opts out or they are large; what they read is up to date."""
+	says = says.replace("%s", cls)
 	wscript = WSCRIPT.replace("def build(bld):\n", "def build(bld):\n\tfrom waflib import Task\n\t%s\n" % says)
 	files = dict(PROJECT)
 	if is_large:
-		files["b.c"] += "char large[17 << 20] = {1};\n"
+		files["b.c"] += "char large[%d << 20] = {1};\n" % (most + 1)
 	build = Build(waf, project({**files, "wscript": wscript}))
 	found = []
 	for out in ("build", "other"):
 		build.configure(out)
-		found.append(verdicts(build.run()).get(out + "/libab.a", "none").partition(":")[0])
+		found.append(verdicts(build.run()).get("%s/%s" % (out, output), "none").partition(":")[0])
 	assert found == (["miss", "hit"] if are_cached else ["none", "none"])
-	libraries = [(build.folder / out / "libab.a").read_bytes() for out in ("build", "other")]
-	assert libraries[0] == libraries[1]
+	made = [(build.folder / out / output).read_bytes() for out in ("build", "other")]
+	assert made[0] == made[1]
 	build.write("inc/a.h", "#define A 10\n")
 	build.run()
 	assert build.say() == "12 2 2"
+
+
+def test_two_builds_of_one_process(waf: Any, project: Any, engine: str) -> None:
+	"""What the engine told in the first one is checked anew in the second one, which makes libraries again."""
+	edits = "def edit(ctx):\n\tctx.path.make_node('b.c').write('int b(void) { return 7; }\\n')\n"
+	build = Build(waf, project({**PROJECT, "wscript": WSCRIPT + edits}))
+	build.configure()
+	build.run("edit", "build")
+	assert build.say() == "3 7 2"
 
 
 @pytest.mark.parametrize("again", ["same build", "from the cache"])
@@ -418,7 +429,7 @@ def test_messages_come_back(waf: Any, project: Any, engine: str) -> None:
 
 def test_zones_tell_what_changed(build: Build) -> None:
 	"""The zone names each change, and in the end all counts."""
-	assert "4 misses" in build.run().stdout
+	assert "5 misses" in build.run().stdout
 	build.write("inc/a.h", "#define A 10\n")
 	said = build.run().stdout
 	assert re.search(r"wafcc a\.c: \S*inc/a\.h was written again", said)
@@ -575,7 +586,7 @@ def build(bld):
 	bld(rule="${SRC[0].abspath()} ${SRC[1].abspath()} > ${TGT}", source="make.sh list.txt", target="list.h", cache=True)
 	bld(rule="sort ${SRC} > ${TGT}", source="list.txt", target="sorted.txt")
 	bld.stlib(source="list.c", target="list", includes=".")
-	bld.program(source="main.c", target="app", use="list")
+	bld.program(source="main.c", target="joined", use="list")
 """
 JOINED = {
 	"wscript": RULES,
@@ -636,7 +647,7 @@ def test_any_task_joins_that_asks(waf: Any, project: Any, engine: str, jobs: str
 	# a compile in the clock tick of its header's last change is not stored, so this waits
 	first = build.ask(jobs, "--targets=list.h")
 	first.update(build.ask(jobs))
-	joined = {"build/list.h", "build/liblist.a", "build/app", "list.c", "main.c"}
+	joined = {"build/list.h", "build/liblist.a", "build/joined", "list.c", "main.c"}
 	assert set(first) == joined and kinds(first) == {"miss"}
 	assert build.ask(jobs) == {}
 	made = read_tree(folder / "build")
@@ -644,10 +655,10 @@ def test_any_task_joins_that_asks(waf: Any, project: Any, engine: str, jobs: str
 	build.configure()
 	assert build.ask(jobs) == dict.fromkeys(joined, "hit")
 	assert read_tree(folder / "build") == made
-	assert build.say() == "one"
+	assert build.say("joined") == "one"
 	build.write("list.txt", "two")
 	assert {"build/list.h", "list.c"} <= set(build.ask(jobs))
-	assert build.say() == "two"
+	assert build.say("joined") == "two"
 
 
 DOUBTED = """\

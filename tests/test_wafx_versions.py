@@ -46,8 +46,8 @@ def build(bld):
 	"main.c": '#include "b.h"\nint c(void);\nint main(void) { return b() + c(); }\n',
 }
 COMPILES = 3
-CACHED = COMPILES + 1
-"""The static library is cached, too."""
+CACHED = COMPILES + 3
+"""The libraries and the program are cached, too."""
 
 
 class Copy:

@@ -68,7 +68,12 @@ class Fuzzer:
 	def __init__(self, root: pathlib.Path, wafcc: str, rng: random.Random) -> None:
 		self.root, self.wafcc, self.rng = root, wafcc, rng
 		self.environ = {name: os.environ[name] for name in ("PATH", "HOME", "WAFD_RUNTIME_DIR") if name in os.environ}
-		self.ours = {"WAFCC_DIR": str(root / "store"), "WRAPPER": wafcc, "WAFCC_COMPARETEXTS": "yes"}
+		self.ours = {
+			"WAFCC_DIR": str(root / "store"),
+			"WRAPPER": wafcc,
+			"WAFCC_COMPARETEXTS": "yes",
+			"WAFCC_CACHEFAILURES": "yes",
+		}
 		self.project = Project(root, rng)
 
 	def start(self, command: Step, is_cached: bool) -> "subprocess.Popen[bytes]":

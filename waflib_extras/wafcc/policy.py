@@ -17,6 +17,8 @@ KNOWN = ("uncached", "hit", "miss")
 IF_SMALL = 256
 """A flag besides those of the protocol: cached if it is small, even if the project has not asked for it."""
 SMALL = 16 << 20
+SMALL_LINK = 4 << 20
+"""What a link takes grows with what it reads. Up to here, it takes longer than its result takes to be stored."""
 COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
 
 # methods of Task.Task: a class that replaces one of them finds its dependencies in its own way
@@ -168,7 +170,7 @@ def find_kind(cls: Type[Task.Task]) -> int:
 	asked = getattr(cls, "cache", None)
 	if asked:
 		return find_joining(cls)
-	if asked is None and issubclass(cls, ccroot.stlink_task):
+	if asked is None and issubclass(cls, ccroot.link_task):
 		return find_joining(cls) | IF_SMALL
 	if cls.scan is not c_preproc.scan and cls.__name__ not in COMPILES:
 		return 0
@@ -190,9 +192,10 @@ def find_learning(cls: Type[Task.Task]) -> int:
 
 
 def is_small(task: Task.Task) -> bool:
-	"""Tell whether the members of a static library are so small that storing a copy for each build costs little."""
+	"""Tell whether the members of a library or program are so small that storing a copy for each build costs little."""
+	limit = SMALL if isinstance(task, ccroot.stlink_task) else SMALL_LINK
 	try:
-		return sum(os.stat(node.abspath()).st_size for node in task.inputs) <= SMALL
+		return sum(os.stat(node.abspath()).st_size for node in (*task.inputs, *task.dep_nodes)) <= limit
 	except OSError:
 		return False
 

@@ -579,6 +579,9 @@ impl Cache {
             let Some(Stored { entry, origin }) = self.read(known) else {
                 continue;
             };
+            if !self.counts(&entry) {
+                continue;
+            }
             // An entry from another machine must be allowed for each command anew.
             let places = match origin {
                 Origin::Own => None,
@@ -757,6 +760,7 @@ impl Cache {
         let bases = &knows.bases;
         match bases.is_empty() {
             _ if knows.is_crate => Some(neutral::own_everywhere(&stored, bases)),
+            _ if knows.is_link() => Some(stored),
             false => neutral::own_diagnostics(&stored, bases),
             true => Some(stored),
         }

@@ -43,6 +43,7 @@ use crate::facts::path::Path;
 use crate::facts::preprocessed::{layout, Preprocessed};
 use crate::facts::world::View;
 use crate::observe::access::{Access, Bytes, What};
+use crate::settings::Comparison;
 use crate::wire::Strings;
 
 /// For `--explain`.
@@ -99,13 +100,20 @@ pub(super) struct ByText {
 }
 
 impl Cache {
-    /// Sets whether texts are compared.
-    pub fn compare_texts(&self, are_compared: bool) {
-        self.compares_texts.store(are_compared, Ordering::Relaxed);
+    /// Sets what is compared of texts.
+    pub fn compare_texts(&self, compared: Comparison) {
+        self.compares_texts
+            .store(compared == Comparison::All, Ordering::Relaxed);
+        self.leaves_out_comments
+            .store(compared != Comparison::No, Ordering::Relaxed);
     }
 
-    pub(super) fn are_texts_compared(&self) -> bool {
+    fn are_texts_compared(&self) -> bool {
         self.compares_texts.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn are_comments_left_out(&self) -> bool {
+        self.leaves_out_comments.load(Ordering::Relaxed)
     }
 
     // ---- for commands

@@ -17,14 +17,16 @@ use super::answer::Ticket;
 use super::by_text::ByText;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::compiler::crates;
+use super::compiler::linked::is_linked_alone;
 use super::compiler::macros::messages_name_sources;
 use super::compiler::neutral;
 use super::compiler::outputs::{Prints, Role};
+use super::failure::is_of_sources;
 use super::lookup::claim::Claim;
 use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::preamble::Refusal;
-use super::rehearsal::in_doubt;
+use super::rehearsal::{can_be_repeated, in_doubt};
 use super::rerun::Due;
 use super::share::key_aside;
 use super::store::{EntryRef, Parcel};
@@ -102,6 +104,7 @@ struct CommandResult {
     outputs: Vec<CollectedOutput>,
     /// Stdout and stderr, in the form for the store.
     prints: [Vec<u8>; 2],
+    code: i32,
     wall: u64,
     processor: u64,
     inputs: Option<Vec<Bytes>>,
@@ -336,6 +339,7 @@ impl Cache {
             doubt: None,
             outputs,
             prints: Default::default(),
+            code: 0,
             wall: found.wall,
             processor: found.processor,
         })
@@ -350,10 +354,9 @@ impl Cache {
         let is_compiler = knows.compiler.is_some();
         // Output that was asked for does not depend on how messages look.
         let is_silent = ended.stderr.is_empty() && (ended.stdout.is_empty() || knows.prints != Prints::Messages);
-        match (ended.code, is_compiler) {
-            (0, _) => {}
-            (_, true) => return Err(UnstoredReason::CompilerFailed.into()),
-            (_, false) => return Err(UnstoredReason::CommandFailed.into()),
+        let has_failed = ended.code != 0;
+        if has_failed && !self.may_keep_failure(ticket, ended) {
+            return Err(failed_plainly(is_compiler).into());
         }
         let place = question.place(knows);
         let environment = question.variables(knows);
@@ -367,7 +370,7 @@ impl Cache {
         let knowledge = Knowledge {
             policy: Policy {
                 folder,
-                without_comments: self.are_texts_compared(),
+                without_comments: self.are_comments_left_out(),
                 ..policy
             },
             outputs: is_compiler.then_some(&names[..]),
@@ -383,6 +386,7 @@ impl Cache {
             messages: if is_silent { &[] } else { &messages },
             macros: &knows.left_out.macros,
             rehearsed: rehearsed.as_deref(),
+            has_failed,
         };
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
             return Err(UnstoredReason::DriverDiffers.into());
@@ -407,14 +411,24 @@ impl Cache {
         outputs.sort_by_key(|output| output.number);
         let lacks = |number| outputs.iter().all(|output| output.number != Some(number));
         let mut foretold = knows.outputs.iter().enumerate();
-        if let Some((_, output)) = foretold.find(|(number, output)| output.certain && lacks(*number)) {
+        // Compilers that find errors remove everything but the dependency file.
+        let is_usual = |output: &CollectedOutput| {
+            let named = output.number.and_then(|number| knows.outputs.get(number));
+            named.is_some_and(|named| named.role == Role::Dependencies)
+        };
+        if has_failed && is_compiler && !outputs.iter().all(is_usual) {
+            return Err(failed_plainly(is_compiler).into());
+        }
+        if let Some((_, output)) = foretold.find(|(number, output)| !has_failed && output.certain && lacks(*number)) {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
             return Err(Unkept::new(UnstoredReason::LacksForetold, words));
         }
         let print = |text| neutral_print(text, knows).ok_or(UnstoredReason::TellsBase);
         let prints = [print(&ended.stdout)?, print(&ended.stderr)?];
-        let tells_base =
-            named.base || outputs.iter().any(|output| output.tells_base) || prints.iter().any(|print| print.tells_base);
+        let tells_base = named.base
+            || outputs.iter().any(|output| output.tells_base)
+            || prints.iter().any(|print| print.tells_base)
+            || knows.is_link() && !(found.is_compiled && is_linked_alone(&accesses));
         let tells_base = tells_base && !found.facts.iter().any(Fact::is_about_bases);
         let variables = [(!is_silent, TERMINAL), (tells_base, BASES)];
         for (_, name) in variables.into_iter().filter(|(counts, _)| *counts) {
@@ -439,9 +453,24 @@ impl Cache {
             doubt: found.doubt,
             outputs,
             prints: prints.map(|print| print.bytes),
+            code: ended.code,
             wall: ended.wall,
             processor: ended.processor,
         })
+    }
+
+    /// Whether a failure may be stored, in doubt if it is not a compiler's.
+    fn may_keep_failure(&self, ticket: &Ticket, ended: &Ended) -> bool {
+        // A status above is that of no process, and below it is a signal.
+        let is_status = (1..=i32::from(u8::MAX)).contains(&ended.code);
+        let messages = [&ended.stdout[..], &ended.stderr].concat();
+        self.are_failures_cached()
+            && is_status
+            && !ticket.is_attempt()
+            && match ticket.action.knows.compiler {
+                Some(_) => is_of_sources(ended.code, &messages),
+                None => can_be_repeated(&ticket.question),
+            }
     }
 
     fn store_entry(
@@ -460,7 +489,7 @@ impl Cache {
             outputs,
             stdout: print_of(stdout, &mut parcels),
             stderr: print_of(stderr, &mut parcels),
-            exit: 0,
+            exit: result.code as u8,
             wall: result.wall,
             processor: result.processor,
         };
@@ -486,7 +515,8 @@ impl Cache {
         let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
         let stored = stored.map_err(|error| failed("store an entry", &error))?;
         trace!("an entry is stored under {key}");
-        if self.tiers().is_some() {
+        // Another machine may have what is missing here.
+        if entry.exit == 0 && self.tiers().is_some() {
             match self.signer() {
                 None => self.offer(key, bytes, entry, usize::MAX),
                 Some(Ok(signer)) => self.offer(key, signer.seal(key, &bytes), entry, usize::MAX),
@@ -710,8 +740,19 @@ impl Neutral {
 pub(super) fn neutral_print(text: &[u8], knows: &Known) -> Option<Neutral> {
     match knows.bases.is_empty() {
         _ if knows.is_crate => crates::messages(text, &knows.bases).map(Neutral::of_crate),
+        _ if knows.is_link() => Some(Neutral {
+            bytes: text.to_vec(),
+            tells_base: knows.bases.iter().any(|base| neutral::holds(text, base)),
+        }),
         false => neutral::diagnostics(text, &knows.bases).map(Neutral::silent),
         true => Some(Neutral::silent(text.to_vec())),
+    }
+}
+
+fn failed_plainly(is_compiler: bool) -> UnstoredReason {
+    match is_compiler {
+        true => UnstoredReason::CompilerFailed,
+        false => UnstoredReason::CommandFailed,
     }
 }
 

@@ -22,6 +22,7 @@ pub mod cache_threads;
 pub mod checkout;
 pub mod compiler;
 mod explain;
+mod failure;
 pub mod journal;
 pub mod keep;
 pub mod lookup;
@@ -89,6 +90,8 @@ pub struct Cache {
     alike: Mutex<Alike>,
     /// Whether what the preprocessor leaves is compared.
     compares_texts: AtomicBool,
+    leaves_out_comments: AtomicBool,
+    caches_failures: AtomicBool,
     /// How many texts are to be kept when there is time.
     texts_waiting: Arc<AtomicU64>,
     /// Whether commands that ask for the time are run a second time, and of which further programs.
@@ -132,6 +135,8 @@ impl Cache {
             writing: Mutex::default(),
             audit: Audit::default(),
             compares_texts: AtomicBool::new(false),
+            leaves_out_comments: AtomicBool::new(false),
+            caches_failures: AtomicBool::new(false),
             texts_waiting: Arc::default(),
             proves_commands: AtomicBool::new(false),
             proved_programs: RwLock::new(Arc::new([])),

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use log::debug;
 
-use super::answer::{key_in_namespace, Ticket};
+use super::answer::{key_in_namespace, Question, Ticket};
 use super::by_text::Waiting;
 use super::compiler::action::Knowledge;
 use super::compiler::crates;
@@ -98,10 +98,7 @@ impl Cache {
 
     /// The further programs, if the command can be run a second time.
     pub(super) fn rehearsed(&self, ticket: &Ticket) -> Option<Arc<[Bytes]>> {
-        let question = &ticket.question;
-        // Its input is read once.
-        let is_possible = question.by_facts == Some(Input::Nothing) && question.wishes.terminal.is_none();
-        let is_wanted = is_possible && self.proves_commands.load(Ordering::Relaxed);
+        let is_wanted = can_be_repeated(&ticket.question) && self.proves_commands.load(Ordering::Relaxed);
         is_wanted.then(|| {
             self.proved_programs
                 .read()
@@ -291,6 +288,11 @@ impl First {
     fn is_shared(&self) -> bool {
         self.knows.is_crate && !self.entry.facts.iter().any(Fact::is_about_bases)
     }
+}
+
+/// Whether a command may run a second time: its input is read once.
+pub(super) fn can_be_repeated(question: &Question) -> bool {
+    question.by_facts == Some(Input::Nothing) && question.wishes.terminal.is_none()
 }
 
 /// Another name for the folder into which cargo builds.

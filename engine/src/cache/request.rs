@@ -14,7 +14,7 @@ use crate::report::question::{Answer, Question, Request};
 use crate::report::remote::Remote;
 use crate::report::statistics::{Preambles, Proofs, Reasons, Statistics, Texts};
 use crate::settings::place::is_same;
-use crate::settings::{room, switch};
+use crate::settings::{comparison, room, switch};
 
 /// The counter with the time of the counters' start, in seconds since 1970.
 const SINCE: &str = "since";
@@ -84,9 +84,12 @@ impl Cache {
             "share_preambles" => switch(value.as_ref())
                 .map(|are_shared| self.share_preambles(are_shared))
                 .ok_or_else(|| "share_preambles: set it to yes or no".to_owned()),
-            "compare_texts" => switch(value.as_ref())
-                .map(|are_compared| self.compare_texts(are_compared))
-                .ok_or_else(|| "compare_texts: set it to yes or no".to_owned()),
+            "compare_texts" => comparison(value)
+                .map(|compared| self.compare_texts(compared))
+                .map_err(|why| format!("compare_texts: {why}")),
+            "cache_failures" => switch(value.as_ref())
+                .map(|are_cached| self.cache_failures(are_cached))
+                .ok_or_else(|| "cache_failures: set it to yes or no".to_owned()),
             "prove_commands" => switch(value.as_ref())
                 .map(|are_proved| self.prove_commands(are_proved))
                 .ok_or_else(|| "prove_commands: set it to yes or no".to_owned()),

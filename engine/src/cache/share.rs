@@ -176,6 +176,7 @@ impl Cache {
             messages: &[],
             macros: &[],
             rehearsed: None,
+            has_failed: false,
         };
         let folder = folder.as_os_str().as_bytes();
         let own = |access: &&Access| !is_within(access, folder);

@@ -65,6 +65,8 @@ pub const SILENT: [&[u8]; 9] = [
 
 /// Facts have the terminal under this name among the variables. No variable can have it.
 pub const TERMINAL: &[u8] = b"=terminal";
+/// The same for the limits of the process.
+pub const LIMITS: &[u8] = b"=limits";
 /// The same for standard input.
 pub const INPUT: &[u8] = b"=input";
 /// The same for the base folders.

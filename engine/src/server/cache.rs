@@ -64,7 +64,8 @@ pub(super) fn open(home: &Folder, jobs: Arc<Jobs>, asked: Option<&Path>) -> Resu
     cache.set_links(settings.is_on(Key::HardLink));
     cache.set_preambles(settings.preambles());
     cache.share_preambles(settings.is_on(Key::SharePreambles));
-    cache.compare_texts(settings.is_on(Key::CompareTexts));
+    cache.compare_texts(settings.comparison());
+    cache.cache_failures(settings.is_on(Key::CacheFailures));
     cache.prove_commands(settings.is_on(Key::ProveCommands));
     cache.prove_programs(settings.text(Key::ProvePrograms).as_bytes());
     if let Err(why) = cache.set_trusted_keys(&settings.text(Key::TrustedKeys).to_string_lossy()) {

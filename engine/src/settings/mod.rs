@@ -32,6 +32,16 @@ pub enum Compression {
     Level(u8),
 }
 
+/// What is compared of the texts of sources and headers that have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    No,
+    /// What is left without the texts of comments.
+    Comments,
+    /// The same, and what the preprocessor leaves.
+    All,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Default,
@@ -101,6 +111,7 @@ impl Key {
             Kind::PrivateKey => signature::check_place(text()?),
             Kind::PublicKeys => signature::check_trusted(text()?),
             Kind::Memory => room(text()?).map(drop),
+            Kind::Comparison => comparison(text()?).map(drop),
         };
         if value.as_bytes().contains(&b'\n') {
             return Err(format!("{}: one line only", self.name()));
@@ -151,6 +162,16 @@ fn level(text: &str) -> Result<Compression, String> {
         ("no", _) => Ok(Compression::No),
         (_, Ok(level @ 1..=19)) => Ok(Compression::Level(level)),
         _ => Err("set it to auto, no, or a level from 1 to 19".to_owned()),
+    }
+}
+
+/// A comparison, or the word for a switch.
+pub fn comparison(text: &str) -> Result<Comparison, String> {
+    match (text, switch(text.as_ref())) {
+        ("comments", _) => Ok(Comparison::Comments),
+        (_, Some(true)) => Ok(Comparison::All),
+        (_, Some(false)) => Ok(Comparison::No),
+        _ => Err("set it to no, comments or yes".to_owned()),
     }
 }
 
@@ -363,6 +384,10 @@ impl Settings {
         self.parsed(Key::Preambles, room).flatten()
     }
 
+    pub fn comparison(&self) -> Comparison {
+        self.parsed(Key::CompareTexts, comparison).unwrap_or(Comparison::No)
+    }
+
     fn parsed<T>(&self, key: Key, parse: fn(&str) -> Result<T, String>) -> Option<T> {
         self.text(key).to_str().and_then(|text| parse(text).ok())
     }
@@ -484,6 +509,22 @@ mod tests {
         assert_eq!(Settings::defaults().memory(), None);
         let wrong = Key::Memory.check("much".as_ref()).unwrap_err();
         assert_eq!(wrong, "memory: set it to auto, off, or a size such as 4G");
+    }
+
+    #[test]
+    fn texts_are_compared_by_a_word_or_as_a_switch() {
+        for (value, comparison) in [
+            ("comments", Comparison::Comments),
+            ("yes", Comparison::All),
+            ("1", Comparison::All),
+            ("off", Comparison::No),
+            ("all", Comparison::Comments),
+        ] {
+            let settings = with_variables(&[(Key::CompareTexts, value)]);
+            assert_eq!(settings.comparison(), comparison, "{value}");
+        }
+        let wrong = Key::CompareTexts.check("all".as_ref()).unwrap_err();
+        assert_eq!(wrong, "compare_texts: set it to no, comments or yes");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum Kind {
     PublicKeys,
     /// A size, or a word for what is available.
     Memory,
+    /// What is compared of texts.
+    Comparison,
 }
 
 /// The program that uses a setting. A running engine has to be told when one of its settings changes.
@@ -105,12 +107,14 @@ settings! {
         "sources that are being edited begin after their headers: how much disk that may use, `auto`, a size, or `off`: [preambles.md](preambles.md)";
     SharePreambles "share_preambles" "WAFCC_SHAREPREAMBLES" Switch default "no" read by Engine ccache ""
         "with `preambles`: sources that begin alike share their headers, in full builds, too: [preambles.md](preambles.md#headers-that-sources-share)";
-    CompareTexts "compare_texts" "WAFCC_COMPARETEXTS" Switch default "no" read by Engine ccache ""
-        "a compile without debug information is a hit, too, if the preprocessor leaves the same of its source as of an earlier one: [wafcc.md](wafcc.md#hits-by-text)";
+    CompareTexts "compare_texts" "WAFCC_COMPARETEXTS" Comparison default "comments" read by Engine ccache ""
+        "`comments`: the texts of comments do not count. `yes`: a compile without debug information is a hit, too, if the preprocessor leaves the same of its source as of an earlier one. `no`: all counts. See [wafcc.md](wafcc.md#hits-by-text)";
     ProveCommands "prove_commands" "WAFCC_PROVECOMMANDS" Switch default "no" read by Engine ccache ""
         "commands that are cached by what they do and ask for the time or for random numbers are run a second time when the engine is idle, to see whether their results show it: [wafcc.md](wafcc.md#commands-that-ask-for-the-time)";
     ProvePrograms "prove_programs" "WAFCC_PROVEPROGRAMS" Text default "" read by Engine ccache ""
         "with `prove_commands`: names of further programs of which this is to be seen, separated by blanks. `*` means all";
+    CacheFailures "cache_failures" "WAFCC_CACHEFAILURES" Switch default "no" read by Engine ccache ""
+        "commands that fail are cached, too, if the reason is surely in their inputs: [wafcc.md](wafcc.md#commands-that-fail)";
     Memory "memory" "WAFCC_MEMORY" Memory default "off" read by Client ccache ""
         "commands start only when they fit into memory: `auto` (what is available), a size such as `4G`, or `off`: [neighbor.md](neighbor.md#memory-that-is-remembered)";
 }

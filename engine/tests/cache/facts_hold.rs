@@ -393,6 +393,7 @@ impl Case {
             messages: &[],
             macros: &[],
             rehearsed: None,
+            has_failed: false,
         };
         understand(
             accesses,

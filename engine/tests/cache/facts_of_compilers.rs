@@ -96,6 +96,7 @@ impl Project {
             messages: &[],
             macros: &[],
             rehearsed: None,
+            has_failed: false,
         };
         let place = self.place();
         let mut view = View::new(&self.world, &place, &self.environment);

@@ -164,6 +164,7 @@ impl ScriptedCommand {
             messages: &[],
             macros: &[],
             rehearsed: None,
+            has_failed: false,
         };
         let (place, environment) = (self.place(), self.environment());
         understand(

@@ -15,6 +15,7 @@ use super::crates;
 use super::language::Language;
 use super::left_out::{Hidden, LeftOut};
 use super::line::{Kind, Line, Target, Word};
+use super::linked;
 use super::macros;
 use super::options::Stage;
 use super::other;
@@ -133,6 +134,11 @@ pub struct Action {
 }
 
 impl Knowledge {
+    /// A link whose key leaves out the name of its folder. Its only base is that folder.
+    pub fn is_link(&self) -> bool {
+        self.compiler.is_none() && !self.is_crate && !self.bases.is_empty()
+    }
+
     /// Whether a file that it makes is a text in which the stored form has something else for the name of its base.
     pub fn is_crates_text(&self, path: &FactPath) -> bool {
         self.is_crate && crates::is_of_dependencies(path)
@@ -200,15 +206,23 @@ impl Action {
         } else {
             None
         };
+        let compiler = Compiler::of(call.program, call.real).ok();
+        let declared = compiler.and_then(|compiler| {
+            let read = |name: &[u8]| call.read(name);
+            let words = response::expand(argv.iter().skip(1).copied(), &read).ok()?.words;
+            outputs::named(compiler, &words)
+        });
+        let own_folder = linked::own_folder(&argv, call.folder, declared.as_deref());
+        let words = match (&build_folder, &own_folder, &declared) {
+            (Some(folder), ..) => crates::tokened(&argv, folder),
+            (None, Some(folder), Some(output)) => linked::tokened(&argv, folder, output),
+            _ => argv.iter().map(|word| word.to_vec()).collect(),
+        };
         let mut text = Text::default();
         text.add(BY_FACTS);
         text.add(call.program.as_os_str().as_encoded_bytes());
-        match &build_folder {
-            Some(folder) => crates::tokened(&argv, folder).iter().for_each(|word| text.add(word)),
-            None => argv.iter().for_each(|word| text.add(word)),
-        }
+        words.iter().for_each(|word| text.add(word));
         text.add(format!("{input:?}").as_bytes());
-        let compiler = Compiler::of(call.program, call.real).ok();
         let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
         // Unknown programs depend on their folder anyway, so entries of many folders need not be checked.
         text.add(if rules.asks || is_shell { b"" } else { call.folder });
@@ -220,7 +234,7 @@ impl Action {
                 outputs: Vec::new(),
                 modules: None,
                 is_crate: build_folder.is_some(),
-                bases: build_folder.into_iter().collect(),
+                bases: build_folder.or(own_folder).into_iter().collect(),
                 tells_folder: true,
                 is_shell,
                 statuses: statuses(call, compiler, rules, &argv, &reason),
@@ -228,11 +242,7 @@ impl Action {
                 asks_number: argv.iter().any(|word| asks_number(word)),
                 is_searched: false,
                 target: None,
-                declared: compiler.and_then(|compiler| {
-                    let read = |name: &[u8]| call.read(name);
-                    let words = response::expand(argv.iter().skip(1).copied(), &read).ok()?.words;
-                    outputs::named(compiler, &words)
-                }),
+                declared,
                 prints: Prints::Messages,
                 words: None,
                 left_out: LeftOut::default(),

@@ -7,14 +7,10 @@
 //! The folder in which rustc runs is written into results, and is always a fact.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-
-use memchr::memmem;
 
 use super::line::Kind;
 use super::{neutral, sharing};
-use crate::bytes::path_text;
 use crate::facts::environment::Environment;
 use crate::facts::path::{lexically_normal, without_names, Path, Root};
 use crate::files::checkout;
@@ -23,8 +19,6 @@ use crate::observe::access::Bytes;
 const RESULTS: &[u8] = b"--out-dir";
 /// The options whose operands name files in the folder, and nothing that shows in results.
 const OPTIONS: [&[u8]; 3] = [RESULTS, b"--extern", b"-L"];
-/// Results of a compile with such a word may contain names in a form that a search does not find.
-const HIDING: [&[u8]; 2] = [b"compress", b"-gz"];
 /// What messages have before the name of a result.
 const BEFORE_RESULT: &[u8] = br#""artifact":""#;
 const DEPENDENCIES: &[u8] = b".d";
@@ -34,16 +28,12 @@ const LIBRARIES: &[u8] = b"LD_LIBRARY_PATH";
 /// The folder into which cargo builds, if a compile's results go there. `None` if its name may be found in results by other ways.
 pub fn build_folder(argv: &[&[u8]]) -> Option<Bytes> {
     let results = operands(argv, RESULTS).next()?;
-    let hides = |word: &&[u8]| HIDING.iter().any(|part| memmem::find(word, part).is_some());
-    if lexically_normal(results) != results || argv.iter().any(hides) {
+    if lexically_normal(results) != results {
         return None;
     }
     let folder = checkout::find_cargos(OsStr::from_bytes(results).as_ref())?;
-    // rustc may write the real name.
-    let is_real = fs::canonicalize(&folder).is_ok_and(|real| real == folder);
     let folder = folder.into_os_string().into_vec();
-    let is_plain = path_text::is_plain(&folder) && !folder.contains(&b' ') && !neutral::has_placeholder(&folder);
-    (is_real && is_plain).then_some(folder)
+    sharing::can_be_searched_for(&folder, argv).then_some(folder)
 }
 
 /// The operands of an option.
@@ -135,6 +125,8 @@ pub fn messages(text: &[u8], folders: &[Bytes]) -> Option<(Bytes, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn words(line: &str) -> Vec<&[u8]> {

@@ -10,6 +10,7 @@ pub mod elsewhere;
 pub mod language;
 pub mod left_out;
 pub mod line;
+pub mod linked;
 pub mod macros;
 pub mod neutral;
 pub mod options;
@@ -71,6 +72,11 @@ impl Compiler {
             .flatten()
             .or(typed)
             .ok_or(UncachedReason::UnknownCompiler.into())
+    }
+
+    /// Whether the name of a file is that of a compiler that runs the parts of its chain.
+    pub fn is_driver(name: &[u8]) -> bool {
+        std::str::from_utf8(name).is_ok_and(|name| plain(name).is_some())
     }
 }
 

@@ -7,6 +7,10 @@
 //! A compiler compares prefixes as texts, not as paths: a map of `/w` also changes `/work/x.h`. So how the names of bases begin
 //! counts, too.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
 use memchr::memmem;
 
 use super::language::Language;
@@ -18,6 +22,8 @@ use crate::bytes::path_text;
 use crate::facts::path::{is_beside, lexically_normal, MOST_BASES};
 use crate::observe::access::Bytes;
 
+/// Results of a command with such a word may contain names in a form that a search does not find.
+const HIDING: [&[u8]; 2] = [b"compress", b"-gz"];
 /// Stands for a base in a key, before its number. No argument contains a zero byte.
 const TOKEN: &[u8] = b"\0base";
 /// Maps prefixes in everything that a compiler writes.
@@ -47,6 +53,15 @@ fn innermost<'a>(path: &'a [u8], bases: &[Bytes]) -> Option<(usize, &'a [u8])> {
 
 fn is_plain(base: &[u8]) -> bool {
     path_text::is_plain(base) && !neutral::has_placeholder(base)
+}
+
+/// Whether a search finds the name of this folder in what a command makes.
+pub fn can_be_searched_for(folder: &[u8], argv: &[&[u8]]) -> bool {
+    let hides = |word: &&[u8]| HIDING.iter().any(|part| memmem::find(word, part).is_some());
+    // Programs may write the real name, and put something before a blank.
+    let is_real =
+        || fs::canonicalize(OsStr::from_bytes(folder)).is_ok_and(|real| real.as_os_str().as_bytes() == folder);
+    is_plain(folder) && !folder.contains(&b' ') && !argv.iter().any(hides) && is_real()
 }
 
 fn old_part(map: &[u8]) -> Option<&[u8]> {

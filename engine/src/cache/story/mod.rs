@@ -98,6 +98,8 @@ pub struct Knowledge<'a> {
     /// It can be run a second time, to see whether its result shows the time or random numbers. Names of programs of which
     /// this is to be seen, besides those that are known.
     pub rehearsed: Option<&'a [Bytes]>,
+    /// It has failed. Then it may also remove what is in the places of its outputs.
+    pub has_failed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +120,8 @@ pub struct Dependence {
     pub outputs: Vec<Made>,
     /// Why only a second run can show whether the result is always the same.
     pub doubt: Option<Doubt>,
+    /// All programs that have run are known compilers or linkers.
+    pub is_compiled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

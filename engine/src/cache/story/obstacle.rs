@@ -44,6 +44,8 @@ pub enum Obstacle {
     /// It had no permission to write.
     Denied(String),
     TooMany,
+    /// It failed.
+    Fails,
 }
 
 impl Obstacle {
@@ -66,6 +68,7 @@ impl Obstacle {
             Obstacle::Dated(_) => UnstoredReason::SetsTimes,
             Obstacle::Denied(_) => UnstoredReason::MayNotWrite,
             Obstacle::TooMany => UnstoredReason::DependsOnTooMuch,
+            Obstacle::Fails => UnstoredReason::CommandFailed,
         }
     }
 }
@@ -93,6 +96,7 @@ impl fmt::Display for Obstacle {
             Obstacle::Dated(path) => write!(f, "it sets the time of {path}"),
             Obstacle::Denied(path) => write!(f, "it may not write {path}"),
             Obstacle::TooMany => write!(f, "it depends on more than is worth remembering"),
+            Obstacle::Fails => write!(f, "it failed"),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Dependence, Doubt, Fate, How, Listings, Made, Observation, PathState, Shape, Statuses};
 use crate::facts::clang_header;
-use crate::facts::environment::{is_silent, BASES, CHECKOUT, INPUT};
+use crate::facts::environment::{is_silent, BASES, CHECKOUT, INPUT, LIMITS};
 use crate::facts::exception::{ALONG, ALWAYS_ASKED, LIBC, SEARCHED, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status_of_name;
@@ -86,14 +86,47 @@ impl Analysis<'_, '_, '_> {
             let name = name.to_vec();
             facts.push(Fact::Variable { name, value });
         }
+        if self.knowledge.has_failed {
+            let more = self.facts_of_failure();
+            facts.extend(
+                more.into_iter()
+                    .filter(|fact| !facts.contains(fact))
+                    .collect::<Vec<_>>(),
+            );
+            if !self.knowledge.policy.compiler {
+                self.doubt.get_or_insert(Obstacle::Fails);
+            }
+        }
         let doubt = self.doubt.take();
         let doubt = doubt.map(|why| Doubt {
             why,
             folders: self.changed_folders(),
         });
-        let mut dependence = Dependence { facts, outputs, doubt };
+        let mut dependence = Dependence {
+            facts,
+            outputs,
+            doubt,
+            is_compiled: self.all_compile,
+        };
         dependence.put_in_order(self.view);
         Ok(dependence)
+    }
+
+    /// A command that fails removes outputs, so nothing may be in the places of those that it has not left. What it may use
+    /// counts, too.
+    fn facts_of_failure(&self) -> Vec<Fact> {
+        let removed = self.paths.values().filter(|state| state.fate == Fate::Gone);
+        let removed = removed.filter_map(|state| state.shown.clone());
+        let is_left = |name: &Bytes| self.paths.get(name).is_some_and(|state| state.fate == Fate::Made);
+        let named = self.declared.iter().filter(|(name, _)| !is_left(name));
+        let given = self.knowledge.outputs.unwrap_or_default();
+        let named = named.map(|(_, number)| self.view.place.path(&Path::here(), &given[*number]));
+        let absent = removed.chain(named).map(|path| Fact::Absent { path, follows: false });
+        let limits = Fact::Variable {
+            name: LIMITS.to_vec(),
+            value: self.view.environment.value(LIMITS).map(<[u8]>::to_vec),
+        };
+        absent.chain([limits]).collect()
     }
 
     fn outputs(&mut self) -> Result<Vec<Made>, Obstacle> {
