@@ -165,7 +165,7 @@ def test_every_variable_of_the_document_works(sandbox: Sandbox) -> None:
 	"""A variable from the table is the origin of its setting once it is set."""
 	document = (ROOT / "docs" / "wafcc.md").read_text(encoding="utf-8")
 	rows = re.findall(r"^\| `(\w+)` .*\| `(WAFCC_\w+)` \|", document, re.M)
-	assert len(rows) == 22, rows
+	assert len(rows) == 23, rows
 	others = {"remote": "redis://host", "signing_key": "/a/key", "trusted_keys": "ed25519:" + 64 * "1"}
 	values = {name: others.get(name, "1") for name, _ in rows}
 	shown = sandbox.run([sandbox.wafcc, "--show-config"], **{variable: values[name] for name, variable in rows}).stdout

@@ -70,7 +70,7 @@ pub struct Ended {
 pub struct Collected {
     ticket: Ticket,
     result: CommandResult,
-    /// The paths to which a command without a known compiler has written, for the journal.
+    /// What a command without a known compiler has written and left, for the journal.
     written: Vec<Bytes>,
     /// What is to be done when there is time.
     due: Vec<Due>,
@@ -152,8 +152,14 @@ impl Collected {
 impl Cache {
     /// The first step: reads the command's inputs and outputs.
     pub fn collect(&self, mut ticket: Box<Ticket>, ended: &Ended) -> Result<Collected, NotStored> {
+        let folder = FilePath::new(OsStr::from_bytes(&ticket.question.folder));
+        // Nobody asks for temporary files.
+        let is_left = |path: &&Bytes| folder.join(OsStr::from_bytes(path)).symlink_metadata().is_ok();
         let written: Vec<_> = match ticket.action.knows.compiler {
-            None => ended.accesses.iter().filter_map(written_path).cloned().collect(),
+            None => {
+                let written = ended.accesses.iter().filter_map(written_path);
+                written.filter(is_left).cloned().collect()
+            }
             Some(_) => Vec::new(),
         };
         match self.collect_result(&ticket, ended) {

@@ -385,7 +385,7 @@ mod tests {
         let blocked = thread::spawn(|| {
             // SAFETY: asks for a number.
             let reader = Reader::new(unsafe { libc::gettid() } as u32).unwrap();
-            let masks = [0, bit(libc::SIGUSR1), u64::MAX, u64::MAX & !OF_LIBC];
+            let masks = [0, bit(libc::SIGUSR1), u64::MAX, !OF_LIBC];
             masks.map(|mask| {
                 block(mask);
                 reader.read().unwrap().blocked
