@@ -42,8 +42,12 @@ FLAGS = (
 	"-fsyntax-only",
 )
 OUTPUTS = ("a.o", "src/b.o", "/dev/null")
-# commands for `wafcc run --`; the output is the last word
+# commands for `wafcc run --`
 TOOLS = (
+	"gcc -shared obj/a.o obj/b.o -o {cwd}/{output}",
+	"gcc -shared obj/b.o -Wl,-M -o{cwd}/{output}",
+	"gcc -shared obj/a.o -lnowhere -o {cwd}/{output}",
+	"cat inc/x/h1.h none.h {output}",
 	"gcc -shared -o {output} obj/a.o",
 	"gcc -O1 -shared -fPIC -Iinc/x -Iinc/y -o {output} src/b.c",
 	"gcc -O1 -flto -shared -fPIC -Iinc/y -o {output} src/a.c",
@@ -103,7 +107,7 @@ class Tool(NamedTuple):
 	folder: str = "."
 
 	def argv(self, root: pathlib.Path) -> List[str]:
-		words = self.words.format(output=self.output).split()
+		words = self.words.format(output=self.output, cwd=root / self.checkout).split()
 		return [os.path.realpath(sys.executable) if word == "python" else word for word in words]
 
 	options = ("run", "--")
