@@ -159,7 +159,7 @@ class TestWheel:
 		del plain["WAF_PREFORK_SUMMARY"]
 		plain.pop("WAFD", None)
 		run(["waf", "configure", "build"], plain, folder)
-		assert "1 hit" in run(["waf", "clean", "build"], plain, folder).stdout
+		assert "2 hits" in run(["waf", "clean", "build"], plain, folder).stdout
 
 
 class Made(NamedTuple):
