@@ -167,7 +167,7 @@ def test_an_accident_that_a_compiler_reports(what: str, lab: Lab) -> None:
 
 def test_a_compiler_that_is_killed(lab: Lab) -> None:
 	"""Its part gets a signal while it compiles, and the next request compiles."""
-	body = "".join("int f%d(int a) { return a * %d + f(a); }\n" % (n, n) for n in range(20000))
+	body = "".join("int f%d(int a) { return a * %d + f(a); }\n" % (n, n) for n in range(3000))
 	lab.write("long.c", "int f(int);\n" + body)
 	time.sleep(0.1)
 	argv = [lab.wafcc, "gcc", "-O2", "-c", "long.c", "-o", "long.o"]
