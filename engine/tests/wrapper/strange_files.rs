@@ -11,19 +11,20 @@ use crate::support::wrapper;
 
 const KINDS: [&str; 4] = ["fifo", "socket", "folder", "link"];
 
+/// Replaces a file in one step: a running engine may write a file anew as soon as it is missing.
 fn place(kind: &str, path: &Path) {
-    let _ = fs::remove_file(path);
+    // Only the socket's name is needed. A long name does not fit into its address.
+    let made = std::env::temp_dir().join(format!("ws{}-{}", std::process::id(), sandbox::unique()));
     match kind {
-        "fifo" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
-        // Only its name is needed. A long name does not fit into a socket's address.
-        "socket" => {
-            let short = std::env::temp_dir().join(format!("ws{}-{}", std::process::id(), sandbox::unique()));
-            drop(UnixListener::bind(&short).unwrap());
-            fs::rename(short, path).unwrap();
+        "fifo" => assert!(Command::new("mkfifo").arg(&made).status().unwrap().success()),
+        "socket" => drop(UnixListener::bind(&made).unwrap()),
+        "folder" => {
+            let _ = fs::remove_file(path);
+            fs::create_dir(&made).unwrap();
         }
-        "folder" => fs::create_dir(path).unwrap(),
-        _ => symlink("/dev/zero", path).unwrap(),
+        _ => symlink("/dev/zero", &made).unwrap(),
     }
+    fs::rename(made, path).unwrap();
 }
 
 fn remove(path: &Path) {
