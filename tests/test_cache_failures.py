@@ -139,6 +139,16 @@ def test_limits(limits: str, lab: Lab) -> None:
 	assert limited(lab, limits, LINE).returncode == plain.returncode
 
 
+def test_limits_count(lab: Lab) -> None:
+	"""A failure with other limits may have another reason, so it is no hit."""
+	fail(lab)
+	assert fail(lab).startswith("hit")
+	for expected in ("miss", "hit"):
+		assert limited(lab, "ulimit -f 100000", LINE).returncode == 1
+		assert lab.explain(lab.folder / "a.o").startswith(expected)
+	assert fail(lab).startswith("hit")
+
+
 WRAPPER = """\
 #!/bin/sh
 if [ -e {here}/broken ]; then

@@ -81,6 +81,9 @@ pub const PROOF: &[u8] = b"=proof";
 pub const IN_DOUBT: &[u8] = b"in doubt";
 pub const REFUTED: &[u8] = b"refuted";
 
+/// The values that circumstances have. They are asked for nothing else, since that takes time.
+const OF_PROCESS: [&[u8]; 6] = [b"=umask", LIMITS, b"=processors", b"=signals", b"=host", b"=user"];
+
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 
 impl Environment {
@@ -144,7 +147,7 @@ impl Environment {
             .binary_search_by(|known| known.name(&self.text).cmp(name));
         match at {
             Ok(at) => Some(self.variables[at].value(&self.text)),
-            Err(_) if name.first() == Some(&b'=') => {
+            Err(_) if OF_PROCESS.contains(&name) => {
                 let mut all = self.circumstances().iter();
                 all.find(|(known, _)| known.as_bytes() == name)
                     .map(|(_, value)| value.as_bytes())

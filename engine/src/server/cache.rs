@@ -26,7 +26,7 @@ use crate::cache::Cache;
 use crate::facts::environment::Circumstances;
 use crate::facts::input::Input;
 use crate::files::folder::Folder;
-use crate::process::context::Context;
+use crate::process::context::{Context, Reader};
 use crate::report::question::{Answer as Report, Question as Wanted};
 use crate::settings::place;
 use crate::settings::{self, Key, Settings};
@@ -116,8 +116,9 @@ impl Server {
     /// Looks a command up. It gets no slot before the answer.
     pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order, supplies: &Supplies) -> StoreWait {
         let input = input(order, supplies);
-        let context = order.context.clone();
         let client = self.connections.client(order.connection);
+        let context = order.has_context.then(|| order.context.clone());
+        let (pid, umask) = (client.map_or(0, |client| client.pid), order.context.umask);
         let wishes = client.map(|client| client.wishes.clone()).unwrap_or_default();
         let only_known = client.is_some_and(|client| client.only_known);
         let wait = self.begin_store_wait();
@@ -132,7 +133,11 @@ impl Server {
             // What it prints can be stored, and what it may ask about its process is known.
             compiles_by_facts: order.has_context && order.execute.stdio[1..].iter().all(|to| *to == Stdio::Pipe),
             input,
-            circumstances: Circumstances::new(move || circumstances(&context)),
+            // A client whose context is not known yet is examined only if a fact asks.
+            circumstances: Circumstances::new(move || match &context {
+                Some(context) => circumstances(context),
+                None => context_of(pid).map_or_else(Vec::new, |found| circumstances(&found.with_umask(umask))),
+            }),
             outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),
             arrived: order.arrived,
             wishes,
@@ -191,6 +196,10 @@ fn input(order: &Order, supplies: &Supplies) -> Input {
         (Stdio::Descriptor, Some(file)) => Input::of(file.as_fd()),
         _ => Input::Unknown,
     }
+}
+
+fn context_of(pid: u32) -> Option<Context> {
+    Reader::new(pid).and_then(|reader| reader.read()).ok()
 }
 
 /// What a program can learn about its host without any access that is recorded.
