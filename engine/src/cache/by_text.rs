@@ -39,7 +39,7 @@ use crate::facts::definitions::{Comments, Unused};
 use crate::facts::environment::{Environment, CHECKOUT, TEXT};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::FileView;
-use crate::facts::path::Path;
+use crate::facts::path::{last_name, Path};
 use crate::facts::preprocessed::{layout, Preprocessed};
 use crate::facts::world::View;
 use crate::observe::access::{Access, Bytes, What};
@@ -410,10 +410,6 @@ fn is_compiler_alone(compiler: Compiler, accesses: &[Access]) -> bool {
         (Compiler::Clang, [first, others @ ..]) => others.iter().all(|other| other == first),
         _ => false,
     }
-}
-
-fn last_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 fn last_names(paths: &HashSet<Path>) -> HashSet<&[u8]> {

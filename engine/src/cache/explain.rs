@@ -16,7 +16,7 @@ use crate::bytes::digest::Digest;
 use crate::bytes::path_text;
 use crate::facts::definitions::{digest_except, without, Unused};
 use crate::facts::fact::{Fact, Words};
-use crate::facts::path::{Path as FactPath, Place};
+use crate::facts::path::{last_name, Path as FactPath, Place};
 use crate::facts::world::View;
 use crate::files::regular;
 use crate::report::explanation::{compare, Explanation, MOST_REASONS};
@@ -287,7 +287,7 @@ fn guess_output(argv: &[&[u8]]) -> Option<Vec<u8>> {
     }
     let is_source = |word: &&&[u8]| !word.starts_with(b"-") && word.contains(&b'.');
     let source = args.iter().rev().find(is_source)?;
-    let name = source.rsplit(|byte| *byte == b'/').next()?;
+    let name = last_name(source);
     let stem = &name[..name.iter().rposition(|byte| *byte == b'.')?];
     Some([stem, b".o"].concat())
 }

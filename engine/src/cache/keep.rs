@@ -153,7 +153,7 @@ impl Cache {
     /// The first step: reads the command's inputs and outputs.
     pub fn collect(&self, mut ticket: Box<Ticket>, ended: &Ended) -> Result<Collected, NotStored> {
         let folder = FilePath::new(OsStr::from_bytes(&ticket.question.folder));
-        // Nobody asks for temporary files.
+        // A temporary file is gone, and needs no explanation.
         let is_left = |path: &&Bytes| folder.join(OsStr::from_bytes(path)).symlink_metadata().is_ok();
         let written: Vec<_> = match ticket.action.knows.compiler {
             None => {
@@ -361,7 +361,7 @@ impl Cache {
         // Output that was asked for does not depend on how messages look.
         let is_silent = ended.stderr.is_empty() && (ended.stdout.is_empty() || knows.prints != Prints::Messages);
         let has_failed = ended.code != 0;
-        if has_failed && !self.may_keep_failure(ticket, ended) {
+        if has_failed && !(self.are_failures_cached() && may_keep_failure(ticket, ended)) {
             return Err(failed_plainly(is_compiler).into());
         }
         let place = question.place(knows);
@@ -463,20 +463,6 @@ impl Cache {
             wall: ended.wall,
             processor: ended.processor,
         })
-    }
-
-    /// Whether a failure may be stored, in doubt if it is not a compiler's.
-    fn may_keep_failure(&self, ticket: &Ticket, ended: &Ended) -> bool {
-        // A status above is that of no process, and below it is a signal.
-        let is_status = (1..=i32::from(u8::MAX)).contains(&ended.code);
-        let messages = [&ended.stdout[..], &ended.stderr].concat();
-        self.are_failures_cached()
-            && is_status
-            && !ticket.is_attempt()
-            && match ticket.action.knows.compiler {
-                Some(_) => is_of_sources(ended.code, &messages),
-                None => can_be_repeated(&ticket.question),
-            }
     }
 
     fn store_entry(
@@ -753,6 +739,18 @@ pub(super) fn neutral_print(text: &[u8], knows: &Known) -> Option<Neutral> {
         false => neutral::diagnostics(text, &knows.bases).map(Neutral::silent),
         true => Some(Neutral::silent(text.to_vec())),
     }
+}
+
+/// Whether a failure may be stored, in doubt if it is not a compiler's.
+fn may_keep_failure(ticket: &Ticket, ended: &Ended) -> bool {
+    // A negative number is a signal. One above is not the status of a process.
+    let is_status = (1..=i32::from(u8::MAX)).contains(&ended.code);
+    is_status
+        && !ticket.is_attempt()
+        && match ticket.action.knows.compiler {
+            Some(_) => is_of_sources(ended.code, &[&ended.stdout[..], &ended.stderr].concat()),
+            None => can_be_repeated(&ticket.question),
+        }
 }
 
 fn failed_plainly(is_compiler: bool) -> UnstoredReason {

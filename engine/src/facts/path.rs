@@ -361,6 +361,11 @@ pub fn trimmed(path: &[u8]) -> &[u8] {
     }
 }
 
+/// What follows the last slash.
+pub fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
 /// The folder and the last name of a path, if it has one: neither `..` nor a name with a slash at its end is one.
 pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|b| *b == b'/')?;

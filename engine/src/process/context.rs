@@ -135,8 +135,8 @@ impl Reader {
         })
     }
 
-    /// The status of the process, and in `self.blocked` the signals that it blocks. If it is about to start another process for
-    /// so long, they are those of before.
+    /// The status of the process, and in `self.blocked` the signals that it blocks. A process that
+    /// is about to start another one blocks all for a moment. If that lasts, they are those that were read before.
     fn settled_status(&self) -> io::Result<String> {
         let mut status = read_open(&self.status)?;
         for _ in 0..TRIES {

@@ -213,15 +213,18 @@ impl Action {
             outputs::named(compiler, &words)
         });
         let own_folder = linked::own_folder(&argv, call.folder, declared.as_deref());
-        let words = match (&build_folder, &own_folder, &declared) {
-            (Some(folder), ..) => crates::tokened(&argv, folder),
-            (None, Some(folder), Some(output)) => linked::tokened(&argv, folder, output),
-            _ => argv.iter().map(|word| word.to_vec()).collect(),
+        let shared_words = match (&build_folder, &own_folder, &declared) {
+            (Some(folder), ..) => Some(crates::tokened(&argv, folder)),
+            (None, Some(folder), Some(output)) => Some(linked::tokened(&argv, folder, output)),
+            _ => None,
         };
         let mut text = Text::default();
         text.add(BY_FACTS);
         text.add(call.program.as_os_str().as_encoded_bytes());
-        words.iter().for_each(|word| text.add(word));
+        match &shared_words {
+            Some(words) => words.iter().for_each(|word| text.add(word)),
+            None => argv.iter().for_each(|word| text.add(word)),
+        }
         text.add(format!("{input:?}").as_bytes());
         let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
         // Unknown programs depend on their folder anyway, so entries of many folders need not be checked.

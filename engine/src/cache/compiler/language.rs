@@ -1,5 +1,7 @@
 //! The language of a source, from its ending or from `-x`.
 
+use crate::facts::path::last_name;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     /// C and its relatives, before or after the preprocessor.
@@ -69,7 +71,7 @@ fn find(table: &[(Language, &[&str])], word: &[u8]) -> Option<Language> {
 
 /// The part after the last dot of a file's name.
 pub fn ending(path: &[u8]) -> Option<&[u8]> {
-    let name = path.rsplit(|b| *b == b'/').next()?;
+    let name = last_name(path);
     name.iter().rposition(|b| *b == b'.').map(|dot| &name[dot + 1..])
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Some build systems name the output of a link by its whole path, and all else by paths from the folder in which they run it.
 //! Compilers and linkers do not write the name of their output into it. So the key leaves out the name of the folder there.
-//! If anything that the link makes or prints contains it, it is a fact. It is one as well if a program took part of which it
-//! is not known that it makes no use of the name.
+//! The name is a fact if anything that the link makes or prints contains it, or if a program took part that may use it in
+//! another way.
 
 use super::line::Kind;
 use super::sharing;
 use super::Compiler;
-use crate::facts::path::lexically_normal;
+use crate::facts::path::{last_name, lexically_normal};
 use crate::observe::access::{Access, Bytes, What};
 
 const OUTPUT: &[u8] = b"-o";
@@ -45,8 +45,8 @@ pub fn tokened(argv: &[&[u8]], folder: &Bytes, output: &[u8]) -> Vec<Bytes> {
     words
 }
 
-/// Whether only programs have run of which it is known that they make nothing of the name of their output. Something else
-/// must tell that each of them is what its name says.
+/// Whether each program that has run is a known one, which does not use the name of its output. This tells programs by their
+/// names. That they are what they are called is checked elsewhere.
 pub fn is_linked_alone(accesses: &[Access]) -> bool {
     let mut programs = accesses.iter().filter_map(|access| match &access.what {
         What::Begin { program, .. } => Some(last_name(program)),
@@ -58,10 +58,6 @@ pub fn is_linked_alone(accesses: &[Access]) -> bool {
 fn is_known(program: &[u8]) -> bool {
     let of_target = |linker: &&[u8]| program.strip_suffix(*linker).is_some_and(|rest| rest.ends_with(b"-"));
     LINKERS.contains(&program) || LINKERS.iter().any(of_target) || Compiler::is_driver(program)
-}
-
-fn last_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 #[cfg(test)]

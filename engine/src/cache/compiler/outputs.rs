@@ -6,6 +6,7 @@ use super::options::{Does, Known, Named, Side, Stage, Temporaries};
 use super::reason::Reason;
 use super::Compiler;
 use crate::facts::exception::special;
+use crate::facts::path::last_name;
 use crate::observe::access::Bytes;
 use crate::wire::UncachedReason;
 
@@ -44,10 +45,6 @@ fn stem(path: &[u8], dotted: bool) -> &[u8] {
         Some(0) if dotted => path,
         Some(dot) => &path[..name + dot],
     }
-}
-
-fn own_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
 fn with(stem: &[u8], ending: &str) -> Bytes {
@@ -161,7 +158,7 @@ fn main(line: &Line) -> Result<Main, Reason> {
     if line.precompiles && line.stage == Stage::Object && line.language == Language::Header {
         return Ok(Main::File(with(&line.source, ".gch")));
     }
-    let stem = stem(own_name(&line.source), false);
+    let stem = stem(last_name(&line.source), false);
     Ok(match (line.stage, line.bitcode) {
         (Stage::Preprocess, _) => Main::Printed,
         (Stage::Check, _) => Main::Nothing,
@@ -184,7 +181,7 @@ fn dependencies(line: &Line) -> Result<Option<Output>, Reason> {
         (None, Some(output)) => with(stem(output, false), ".d"),
         // Compilers differ here.
         (None, None) if line.precompiles => return Err(Reason::about(UncachedReason::Option, b"-MD".to_vec())),
-        (None, None) => with(stem(own_name(&line.source), false), ".d"),
+        (None, None) => with(stem(last_name(&line.source), false), ".d"),
     };
     Ok(Some(Output::certain(Role::Dependencies, path)))
 }
@@ -194,10 +191,10 @@ fn stem_beside(line: &Line, side: Side) -> &[u8] {
     match &line.output {
         // clang does not do this.
         Some(_) if line.compiler == Compiler::Clang && side == Side::Debug && line.stage != Stage::Object => {
-            stem(own_name(&line.source), false)
+            stem(last_name(&line.source), false)
         }
         Some(output) => stem(output, line.compiler == Compiler::Gcc),
-        None => stem(own_name(&line.source), false),
+        None => stem(last_name(&line.source), false),
     }
 }
 
@@ -286,13 +283,13 @@ fn preprocessed(source: &[u8]) -> &'static [&'static str] {
 }
 
 fn stem_of_temporaries(line: &Line, which: Temporaries) -> Bytes {
-    let of_source = stem(own_name(&line.source), false);
+    let of_source = stem(last_name(&line.source), false);
     match (&line.output, line.compiler, which) {
         (None, ..) | (_, Compiler::Clang, Temporaries::Usual | Temporaries::Here) => of_source.to_vec(),
-        (Some(output), Compiler::Gcc, Temporaries::Here) => stem(own_name(output), true).to_vec(),
+        (Some(output), Compiler::Gcc, Temporaries::Here) => stem(last_name(output), true).to_vec(),
         (Some(output), Compiler::Gcc, _) => stem(output, true).to_vec(),
         (Some(output), Compiler::Clang, Temporaries::Beside) => {
-            let folder = &output[..output.len() - own_name(output).len()];
+            let folder = &output[..output.len() - last_name(output).len()];
             [folder, of_source].concat()
         }
     }

@@ -5,7 +5,7 @@
 use super::obstacle::Obstacle;
 use super::shell::is_known;
 use super::{Analysis, How};
-use crate::facts::path::{below, is_tidy, split, tidy, trimmed, Path, Root};
+use crate::facts::path::{below, is_tidy, last_name, split, tidy, trimmed, Path, Root};
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::{
     asks_idly, hides_times, is_of_go, Family, ProgramRules, Seeds, GO, OWN_CALLS, UNKNOWN,
@@ -160,7 +160,7 @@ impl Analysis<'_, '_, '_> {
 
 /// Whether the program has one of these names. `*` is all names.
 fn is_named(program: &[u8], names: &[Bytes]) -> bool {
-    let last = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let last = last_name(program);
     names.iter().any(|name| name == last || name == b"*")
 }
 

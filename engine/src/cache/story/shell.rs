@@ -4,6 +4,7 @@
 //! calls only programs that are known to ask for what they need. It must have no `$`, no pattern, and no builtin of the
 //! shell that prints the folder. A line that is not understood may show it.
 
+use crate::facts::path::last_name;
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::ProgramRules;
 
@@ -21,7 +22,7 @@ pub fn hides_folder(program: &[u8], argv: &[&[u8]]) -> bool {
 }
 
 pub fn is_known(program: &[u8]) -> bool {
-    program.rsplit(|b| *b == b'/').next() == Some(SHELL)
+    last_name(program) == SHELL
 }
 
 fn is_plain(line: &[u8]) -> bool {

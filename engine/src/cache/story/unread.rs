@@ -19,7 +19,7 @@ use crate::facts::comments::parts;
 use crate::facts::definitions::{as_name, find_unused, Comments, Unused};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::pasting::{Joiners, Pasting};
-use crate::facts::path::{below, Path, Root};
+use crate::facts::path::{below, last_name, Path, Root};
 use crate::facts::words::{can_end, directive, AllWords, Vocabulary};
 use crate::facts::world::Form;
 use crate::observe::access::Bytes;
@@ -175,12 +175,7 @@ impl Analysis<'_, '_, '_> {
         if messages.is_empty() {
             return false;
         }
-        let is_named = |path: &Path| {
-            is_in(
-                path.rest.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
-                messages,
-            )
-        };
+        let is_named = |path: &Path| is_in(last_name(&path.rest), messages);
         let mut names = unused
             .macros
             .iter()
