@@ -18,15 +18,13 @@ import fnmatch
 import os
 import pathlib
 import sys
-import tempfile
-from typing import Any, Dict, List
+from typing import List
 
 from benchmark.arguments import names
 from benchmark.carry_out import carry_out
-from benchmark.machine import describe_machine, load
+from benchmark.machine import load
 from benchmark.mistake import Failed, Mistake
-from benchmark.progress import Progress
-from benchmark.record import check_folder, print_end, write_record
+from benchmark.record import Record, check_places
 from benchmark.scratch import scratch
 from benchmark.service import missing_engine
 from conformance.cached import Done, Missing, Trial, make_workbench
@@ -82,22 +80,11 @@ def check(options: argparse.Namespace) -> None:
 	missing = missing_engine()
 	if missing:
 		raise Mistake(missing)
-	if options.work:
-		check_folder("--work", options.work)
-	if options.json:
-		check_folder("--json", options.json.absolute().parent)
+	check_places(options)
 
 
-class Campaign:
+class Campaign(Record):
 	"""All that was asked for."""
-
-	def __init__(self, options: argparse.Namespace) -> None:
-		self.options = options
-		self.progress = Progress(sys.stderr)
-		self.values: List[Dict[str, Any]] = []
-		self.left_out: List[str] = []
-		self.failed: List[str] = []
-		self.machine = describe_machine(options.work or tempfile.gettempdir(), sys.argv, {})
 
 	def run(self, projects: List[Project], tree: pathlib.Path) -> None:
 		with scratch("classes-", self.options.work) as work:
@@ -107,29 +94,21 @@ class Campaign:
 				try:
 					self.keep(project, Trial(workbench, project).run())
 				except Missing as e:
-					self.left_out.append("%s: %s" % (project.name, e))
-					self.progress.say("left out: %s" % self.left_out[-1])
+					self.leave_out(project.name, str(e))
 				except Failed as e:
-					self.failed.append("%s: %s" % (project.name, "\n".join([str(e), *e.quote()])))
-					self.progress.say("failed: %s" % self.failed[-1])
+					self.fail(project.name, e)
 				self.progress.done(project.name)
 
 	def keep(self, project: Project, done: Done) -> None:
 		self.values.append({"project": project.name, **done.told(), "load": load()})
 		for one in done.wrong:
 			self.progress.say("WRONG: %s, %s, %s" % (project.name, one.step, one.what))
-		if self.options.json:
-			lists = {"left_out": self.left_out, "failed": self.failed}
-			write_record(self.options.json, {"machine": self.machine, "runs": self.values, **lists})
+		self.write()
 
 	def tell(self) -> None:
 		for line in Report(self.values).lines(sys.stdout.isatty()) if self.values else []:
 			print(line)
-		print_end(self.machine, self.failed, self.left_out)
-
-	def is_good(self) -> bool:
-		"""Whether something was built, nothing failed, and nothing was wrong."""
-		return bool(self.values) and not self.failed and not any(value["wrong"] for value in self.values)
+		self.print_end()
 
 
 def main() -> int:

@@ -16,16 +16,14 @@ import contextlib
 import os
 import pathlib
 import sys
-import tempfile
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 from benchmark.arguments import choose, names, positive
 from benchmark.carry_out import carry_out
-from benchmark.machine import cores, describe_machine, version_of
+from benchmark.machine import cores, version_of
 from benchmark.mistake import Failed, Mistake
 from benchmark.package import find_cargo
-from benchmark.progress import Progress
-from benchmark.record import check_folder, write_record
+from benchmark.record import Record, check_places
 from benchmark.scratch import scratch
 from commands.contender import PLAIN, Contender
 from graph.outputs import Digests, Judge
@@ -76,10 +74,7 @@ def check(options: argparse.Namespace) -> None:
 	"""Say what cannot be done, before anything is."""
 	if options.repeat < 1:
 		raise Mistake("--repeat: %d rounds are none: 1 or more" % options.repeat)
-	if options.work:
-		check_folder("--work", options.work)
-	if options.json:
-		check_folder("--json", options.json.absolute().parent)
+	check_places(options)
 	if not find_cargo():
 		raise Mistake("cargo is missing: install Rust, for example by rustup")
 
@@ -91,27 +86,19 @@ def versions_of(contenders: List[Contender]) -> Dict[str, str]:
 	return {name: version_of(path or name, "--version") for name, path in programs.items()}
 
 
-class Campaign:
+class Campaign(Record):
 	"""All that was asked for."""
 
 	def __init__(self, options: argparse.Namespace, contenders: List[Contender]) -> None:
-		self.options = options
-		self.progress = Progress(sys.stderr)
+		self.others = [one for one in contenders if one is not PLAIN and not one.missing()]
+		super().__init__(options, versions_of([PLAIN, *self.others]))
 		self.judge = Judge()
 		self.title = ""
-		self.values: List[Dict[str, Any]] = []
 		self.made: List[Tuple[str, Digests]] = []
 		"""For each value: the state of the sources, and the outputs."""
-		self.failed: List[str] = []
-		self.left_out: List[str] = []
 		for contender in contenders:
 			if contender.missing():
-				self.left_out.append("%s: %s" % (contender.name, contender.missing()))
-				self.progress.say("left out: %s" % self.left_out[-1])
-		self.others = [one for one in contenders if one is not PLAIN and not one.missing()]
-		self.machine = describe_machine(
-			options.work or tempfile.gettempdir(), sys.argv, versions_of([PLAIN, *self.others])
-		)
+				self.leave_out(contender.name, contender.missing() or "")
 
 	def run(self, source: Source) -> None:
 		self.title = "%s, %s profile" % (source.title, "release" if self.options.release else "dev")
@@ -137,8 +124,7 @@ class Campaign:
 		except Failed as e:
 			if contender is PLAIN:
 				raise
-			self.failed.append("%s: %s" % (contender.name, "\n".join([str(e), *e.quote()])))
-			self.progress.say("failed: %s" % self.failed[-1])
+			self.fail(contender.name, e)
 
 	def keep(self, turn: int, contender: Contender, done: Done) -> None:
 		if contender is PLAIN:
@@ -151,27 +137,16 @@ class Campaign:
 			value["wrong"] = self.judge.wrong(state, made)
 		for path in self.values[-1]["wrong"]:
 			self.progress.say("WRONG: %s, %s, %s" % (contender.name, done.step, path))
-		if self.options.json:
-			lists = {"unsteady": sorted(self.judge.unsteady), "left_out": self.left_out, "failed": self.failed}
-			write_record(
-				self.options.json, {"title": self.title, "machine": self.machine, "runs": self.values, **lists}
-			)
+		self.write(title=self.title, unsteady=sorted(self.judge.unsteady))
 
 	def tell(self) -> None:
 		print("%s, medians of %d" % (self.title, self.options.repeat))
 		for line in Report(self.values).lines(sys.stdout.isatty()):
 			print(line)
-		for title, lines in (("failed", self.failed), ("left out", self.left_out)):
-			for line in lines:
-				print("%s: %s" % (title, line))
 		if self.judge.unsteady:
 			print("plain builds differ: %s" % " ".join(sorted(self.judge.unsteady)))
 		print(", ".join(self.machine["versions"].values()))
-		print("%s, %s, load before it %s" % tuple(self.machine[key] for key in ("processor", "system", "load")))
-
-	def is_good(self) -> bool:
-		"""Whether nothing failed, and nothing was wrong."""
-		return not self.failed and not any(value["wrong"] for value in self.values)
+		self.print_end()
 
 
 def main() -> int:

@@ -13,17 +13,15 @@ import argparse
 import os
 import pathlib
 import sys
-import tempfile
-from typing import Any, Dict, List
+from typing import List
 
 from benchmark.arguments import choose, names
 from benchmark.carry_out import carry_out
 from benchmark.environment import plain_environment
 from benchmark.interrupt import INTERRUPTS
-from benchmark.machine import describe_machine, load
+from benchmark.machine import load
 from benchmark.mistake import Failed, Mistake
-from benchmark.progress import Progress
-from benchmark.record import check_folder, print_end, write_record
+from benchmark.record import Record, check_places
 from benchmark.scratch import scratch
 from commands.command import Everyday
 from commands.contender import CONTENDERS, PLAIN, Contender
@@ -68,22 +66,11 @@ def check(options: argparse.Namespace) -> None:
 	"""Say what cannot be done, before anything is."""
 	if options.repeat < 1:
 		raise Mistake("--repeat: %d rounds are none: 1 or more" % options.repeat)
-	if options.work:
-		check_folder("--work", options.work)
-	if options.json:
-		check_folder("--json", options.json.absolute().parent)
+	check_places(options)
 
 
-class Campaign:
+class Campaign(Record):
 	"""All that was asked for."""
-
-	def __init__(self, options: argparse.Namespace) -> None:
-		self.options = options
-		self.progress = Progress(sys.stderr)
-		self.values: List[Dict[str, Any]] = []
-		self.left_out: List[str] = []
-		self.failed: List[str] = []
-		self.machine = describe_machine(options.work or tempfile.gettempdir(), sys.argv, {})
 
 	def run(self, commands: List[Everyday], contenders: List[Contender]) -> None:
 		commands = [command for command in commands if self.has(command.name, command.missing(), "is not installed")]
@@ -96,8 +83,7 @@ class Campaign:
 
 	def has(self, name: str, lack: str, why: str = "") -> bool:
 		if lack:
-			self.left_out.append(("%s: %s %s" % (name, lack, why)).rstrip())
-			self.progress.say("left out: %s" % self.left_out[-1])
+			self.leave_out(name, ("%s %s" % (lack, why)).rstrip())
 		return not lack
 
 	def run_round(self, turn: int, commands: List[Everyday], others: List[Contender], work: pathlib.Path) -> None:
@@ -125,29 +111,19 @@ class Campaign:
 		try:
 			done = Trial(command, work).run(caches)
 		except Failed as e:
-			self.failed.append("%s: %s" % (command.name, "\n".join([str(e), *e.quote()])))
-			self.progress.say("failed: %s" % self.failed[-1])
+			self.fail(command.name, e)
 			return
 		told = {"command": command.name, "kind": KIND_OF[command.name], "round": turn}
 		for name, one in done.items():
 			self.values.append({**told, "contender": name, **one._asdict(), "load": load()})
 			if one.wrong:
 				self.progress.say("WRONG: %s, %s, %s" % (command.name, name, one.wrong))
-		self.keep()
-
-	def keep(self) -> None:
-		if self.options.json:
-			lists = {"left_out": self.left_out, "failed": self.failed}
-			write_record(self.options.json, {"machine": self.machine, "runs": self.values, **lists})
+		self.write()
 
 	def tell(self) -> None:
 		for line in Report(self.values).lines(sys.stdout.isatty()) if self.values else []:
 			print(line)
-		print_end(self.machine, self.failed, self.left_out)
-
-	def is_good(self) -> bool:
-		"""Whether something ran, nothing failed, and nothing was wrong."""
-		return bool(self.values) and not self.failed and not any(value["wrong"] for value in self.values)
+		self.print_end()
 
 
 def main() -> int:

@@ -12,15 +12,14 @@ import argparse
 import pathlib
 import statistics
 import sys
-import tempfile
 from typing import Any, Dict, List
 
 from benchmark.arguments import choose, names
 from benchmark.carry_out import carry_out
-from benchmark.machine import cores, describe_machine, load
+from benchmark.machine import cores, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
-from benchmark.record import write_record
+from benchmark.record import Record, check_places
 from benchmark.scratch import scratch
 from benchmark.table import layout, number
 from debian.sources import fetch
@@ -66,16 +65,12 @@ class Parser(argparse.ArgumentParser):
 		self.add_argument("--list", action="store_true", help="list projects and contenders, and end")
 
 
-class Campaign:
+class Campaign(Record):
 	"""All that was asked for."""
 
 	def __init__(self, options: argparse.Namespace, contenders: List[Contender]) -> None:
-		self.options = options
+		super().__init__(options)
 		self.contenders = contenders
-		self.progress = Progress(sys.stderr)
-		self.values: List[Dict[str, Any]] = []
-		self.left_out: List[str] = []
-		self.machine = describe_machine(options.work or tempfile.gettempdir(), sys.argv, {})
 
 	def run(self, reals: List[Real]) -> None:
 		with scratch("real-", self.options.work) as work:
@@ -87,7 +82,7 @@ class Campaign:
 				try:
 					fetch([real.package], self.options.sources, self.progress.say, patches={real.package: real.patches})
 				except Failed as e:
-					self.leave_out(real.package, "\n".join([str(e), *e.quote()]))
+					self.fail(real.package, e)
 					continue
 				for flags in self.options.flags or FLAGS:
 					self.measure(real, flags, work)
@@ -106,19 +101,13 @@ class Campaign:
 					for done in trial.run(contender):
 						self.keep(real, flags, contender, turn, done)
 		except Failed as e:
-			self.leave_out("%s %s" % (real.package, flags), "\n".join([str(e), *e.quote()]))
+			self.fail("%s %s" % (real.package, flags), e)
 		print(self.table(real, flags), flush=True)
 
 	def keep(self, real: Real, flags: str, contender: Contender, turn: int, done: Done) -> None:
 		told = {"project": real.package, "flags": flags, "contender": contender.name, "round": turn}
 		self.values.append({**told, **done._asdict(), "load": load()})
-		if self.options.json:
-			record = {"machine": self.machine, "runs": self.values, "left_out": self.left_out}
-			write_record(self.options.json, record)
-
-	def leave_out(self, what: str, why: str) -> None:
-		self.left_out.append("%s: %s" % (what, why))
-		self.progress.say("%s is left out: %s" % (what, why))
+		self.write()
 
 	# ---- what is told
 
@@ -151,9 +140,9 @@ class Campaign:
 		return [*cells, str(last["outputs"]), str(max(len(value["differing"]) for value in mine))]
 
 	def is_good(self) -> bool:
-		"""Whether nothing failed, and ours made the bytes of the stock tools."""
+		"""Whether all was built, and ours made the bytes of the stock tools."""
 		ours = [value for value in self.values if value["contender"] == "wafcc"]
-		return bool(self.values) and not self.left_out and not any(value["differing"] for value in ours)
+		return super().is_good() and not self.left_out and not any(value["differing"] for value in ours)
 
 
 def main() -> int:
@@ -173,6 +162,7 @@ def work(options: argparse.Namespace) -> int:
 		print("projects    %s" % " ".join(real.package for real in PROJECTS))
 		print("contenders  %s" % " ".join(known))
 		return 0
+	check_places(options)
 	wanted = choose(known, options.contenders, "--contenders")
 	for contender in wanted:
 		if contender.missing():
@@ -181,9 +171,7 @@ def work(options: argparse.Namespace) -> int:
 	contenders = [known["stock"], *(contender for contender in wanted if contender is not known["stock"])]
 	campaign = Campaign(options, contenders)
 	campaign.run(reals)
-	print("%s, %s, load before it %s" % tuple(campaign.machine[key] for key in ("processor", "system", "load")))
-	for line in campaign.left_out:
-		print("left out: %s" % line)
+	campaign.print_end()
 	return 0 if campaign.is_good() else 1
 
 

@@ -1,29 +1,61 @@
-"""A record of all values as JSON, which grows while a program runs, and the end of what is printed of it."""
+"""What a program measures: a record of all values as JSON, which grows while it runs, and the end of what it prints."""
 
+import argparse
 import json
 import os
-import pathlib
-from typing import Any, Dict, Sequence
+import sys
+import tempfile
+from typing import Any, Dict, List, Optional
 
-from .mistake import Mistake
-
-
-def write_record(path: pathlib.Path, record: Dict[str, Any]) -> None:
-	"""Write it in one step, so that a reader finds the old record or the new one."""
-	part = path.with_suffix(".part")
-	part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-	os.replace(part, path)
+from .machine import describe_machine
+from .mistake import Failed, Mistake
+from .progress import Progress
 
 
-def check_folder(option: str, path: str) -> None:
-	"""Complain about a folder in which nothing can be made."""
-	if not os.access(path, os.W_OK | os.X_OK):
-		raise Mistake("%s: %s is no folder to write in" % (option, path))
+class Record:
+	"""Values, what failed, and what was left out. The options need ``work``, a folder, and ``json``, a path or None."""
+
+	def __init__(self, options: argparse.Namespace, versions: Optional[Dict[str, str]] = None) -> None:
+		self.options = options
+		self.progress = Progress(sys.stderr)
+		self.values: List[Dict[str, Any]] = []
+		self.left_out: List[str] = []
+		self.failed: List[str] = []
+		self.machine = describe_machine(options.work or tempfile.gettempdir(), sys.argv, versions or {})
+
+	def leave_out(self, name: str, why: str) -> None:
+		self.left_out.append("%s: %s" % (name, why))
+		self.progress.say("left out: %s" % self.left_out[-1])
+
+	def fail(self, name: str, error: Failed) -> None:
+		self.failed.append("%s: %s" % (name, "\n".join([str(error), *error.quote()])))
+		self.progress.say("failed: %s" % self.failed[-1])
+
+	def write(self, **more: Any) -> None:
+		"""Write it in one step, so that a reader finds the old record or the new one."""
+		if not self.options.json:
+			return
+		lists = {"left_out": self.left_out, "failed": self.failed}
+		record = {"machine": self.machine, "runs": self.values, **lists, **more}
+		part = self.options.json.with_suffix(".part")
+		part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+		os.replace(part, self.options.json)
+
+	def print_end(self) -> None:
+		"""Print what was not measured, and on which machine the rest was."""
+		for title, lines in (("failed", self.failed), ("left out", self.left_out)):
+			for line in lines:
+				print("%s: %s" % (title, line))
+		print("%s, %s, load before it %s" % tuple(self.machine[key] for key in ("processor", "system", "load")))
+
+	def is_good(self) -> bool:
+		"""Whether something was measured, nothing failed, and nothing was wrong."""
+		return bool(self.values) and not self.failed and not any(value.get("wrong") for value in self.values)
 
 
-def print_end(machine: Dict[str, Any], failed: Sequence[str], left_out: Sequence[str]) -> None:
-	"""Print what was not measured, and on which machine the rest was."""
-	for title, lines in (("failed", failed), ("left out", left_out)):
-		for line in lines:
-			print("%s: %s" % (title, line))
-	print("%s, %s, load before it %s" % tuple(machine[key] for key in ("processor", "system", "load")))
+def check_places(options: argparse.Namespace) -> None:
+	"""Complain about places for work and a record in which nothing can be made."""
+	places = {"--work": options.work, "--json": options.json and options.json.absolute().parent}
+	for option, folder in places.items():
+		if folder and not os.access(folder, os.W_OK | os.X_OK):
+			raise Mistake("%s: %s is no folder to write in" % (option, folder))

@@ -125,7 +125,7 @@ PROJECTS = [
 			Exemption(
 				MESSAGES,
 				blur(r"^task \n\t.* is not ready\.\.\.\n"),
-				"tells of tasks that wait for what the scanner has found; wafcc does not scan",
+				"prints which tasks wait for files that Waf's scanner has found; wafcc replaces the scanner",
 			),
 		),
 	),
