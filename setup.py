@@ -18,6 +18,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools_rust import RustBin
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAMS = ("wafd", "wafcc", "waf")
 
 
 def find_obstacle() -> str:
@@ -68,15 +69,16 @@ with tempfile.TemporaryDirectory() as workspace:
 		],
 		entry_points={
 			"console_scripts": [
-				"waf = waflib_extras.launcher:main",
+				# the engine's own waf calls this one
+				"%s = waflib_extras.launcher:main" % ("waf" if obstacle else "waf-python"),
 				"wafx = waflib_extras.wafx:main",
 				"waf-extras = waflib_extras.wafx:main",
 			]
 		},
-		# one entry for both programs, so that cargo is run once
+		# one entry for all programs, so that cargo is run once
 		rust_extensions=[]
 		if obstacle
-		else [RustBin({"wafd": "wafd", "wafcc": "wafcc"}, path="engine/Cargo.toml", args=["--locked"], debug=False)],
+		else [RustBin({x: x for x in PROGRAMS}, path="engine/Cargo.toml", args=["--locked"], debug=False)],
 		cmdclass={"bdist_wheel": PlatformWheel},
 		options={"build": {"build_base": workspace}},
 		zip_safe=False,

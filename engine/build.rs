@@ -1,7 +1,7 @@
 //! Builds `libwafpark.so`, which `src/park/library.rs` embeds. It is linked with no library. It finds the functions of
 //! libc in the program into which it is loaded, whatever version that has.
 //!
-//! Also links `wafcc` statically if there is a static libc: loading its libraries would take longer than `wafcc` runs.
+//! Also links `wafcc` and `waf` statically if there is a static libc: loading its libraries would take longer than they run.
 //! A static `wafcc` begins with `front/front.c`.
 
 use std::env;
@@ -130,6 +130,7 @@ fn link_statically(folder: &Path) {
     if can_link(folder, &arguments) {
         for argument in arguments {
             println!("cargo::rustc-link-arg-bin=wafcc={argument}");
+            println!("cargo::rustc-link-arg-bin=waf={argument}");
         }
         begin_with_front(folder);
     }

@@ -9,11 +9,13 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
-from conftest import ROOT, Completed, list_processes
+from conftest import ROOT, Completed, find_engine, list_processes
 
 from waflib_extras.launcher import caller, residents
 
 SCRIPT = "from waflib_extras.launcher import main\nmain()\n"
+CLIENTS = ("python", "native")
+"""The ``waf`` of Python, and the engine's, which answers from records."""
 DEADLINE = 60.0
 TRIES = 40  # the first ones follow too close on what was built
 
@@ -21,15 +23,17 @@ TRIES = 40  # the first ones follow too close on what was built
 class Resident:
 	"""A project, and the resident process that its builds leave behind."""
 
-	def __init__(self, folder: pathlib.Path, script: pathlib.Path) -> None:
+	def __init__(self, folder: pathlib.Path, script: pathlib.Path, is_native: bool = False) -> None:
 		self.folder = folder
 		self.script = script
+		self.is_native = is_native
 
 	def command(self, *args: str) -> List[str]:
-		return [sys.executable, str(self.script), *args]
+		return [*([] if self.is_native else [sys.executable]), str(self.script), *args]
 
 	def environ(self, env: Optional[Dict[str, str]] = None) -> Dict[str, str]:
-		return {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+		own = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+		return {**own, "PYTHONPATH": str(ROOT), **(env or {})}
 
 	def run(
 		self, *args: str, env: Optional[Dict[str, str]] = None, cwd: str = "", status: Optional[int] = 0, **kw: Any
@@ -137,15 +141,36 @@ class Pair:
 		return ours
 
 
+def install(folder: pathlib.Path, is_native: bool) -> pathlib.Path:
+	"""Put a ``waf`` into a folder as an installation does. Returns its path."""
+	folder.mkdir()
+	path = folder / "waf"
+	if is_native:
+		(folder / "waf-python").write_text("#!%s\n%s" % (sys.executable, SCRIPT))
+		(folder / "waf-python").chmod(0o755)
+		path.symlink_to(pathlib.Path(find_engine() or "").parent / "waf")
+	else:
+		path.write_text(SCRIPT)
+	return path
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> str:
+	"""Which ``waf`` is called."""
+	name: str = request.param
+	native = pathlib.Path(find_engine() or "").parent / "waf"
+	if name == "native" and not os.access(native, os.X_OK):
+		pytest.skip("the engine is not built: run ./waf check")
+	return name
+
+
 @pytest.fixture
-def resident(runtime: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[..., Resident]]:
+def resident(client: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[..., Resident]]:
 	"""A function that makes a project of these files. Its first builds start a resident process."""
-	script = tmp_path / "bin" / "waf"
-	script.parent.mkdir()
-	script.write_text(SCRIPT)
+	script = install(tmp_path / "bin", client == "native")
 
 	def make(files: Dict[str, str], name: str = "project", start: bool = True) -> Resident:
-		made = Resident(tmp_path / name, script)
+		made = Resident(tmp_path / name, script, client == "native")
 		for path, content in files.items():
 			file = made.folder / path
 			file.parent.mkdir(parents=True, exist_ok=True)

@@ -110,13 +110,13 @@ class TestSdist:
 
 class TestWheel:
 	def test_content(self, wheel):
-		"""There is one wheel per machine, for every Python 3, with our modules, both programs and their documents."""
+		"""There is one wheel per machine, for every Python 3, with our modules, all programs and their documents."""
 		assert re.fullmatch(rf"waflib_extras-{re.escape(VERSION)}-py3-none-manylinux_2_28_\w+\.whl", wheel.name)
 		with zipfile.ZipFile(wheel) as archive:
 			names = {x for x in archive.namelist() if ".dist-info/" not in x}
 			metadata = archive.read(f"waflib_extras-{VERSION}.dist-info/METADATA").decode()
 		modules = {str(x.relative_to(ROOT)) for x in (ROOT / "waflib_extras").rglob("*.py")}
-		scripts = {f"waflib_extras-{VERSION}.data/scripts/{x}" for x in ("wafd", "wafcc")}
+		scripts = {f"waflib_extras-{VERSION}.data/scripts/{x}" for x in ("wafd", "wafcc", "waf")}
 		pages = {f"data/share/man/man{x.suffix[1:]}/{x.name}" for x in (ROOT / "docs" / "man").iterdir()}
 		for shell, place in (
 			("bash", "bash-completion/completions"),
@@ -132,7 +132,7 @@ class TestWheel:
 	def test_libraries(self, wheel, tmp_path):
 		"""Only wafd takes libraries from the system, of glibc alone and none newer than 2.28."""
 		with zipfile.ZipFile(wheel) as archive:
-			for name in ("wafd", "wafcc"):
+			for name in ("wafd", "wafcc", "waf"):
 				(tmp_path / name).write_bytes(archive.read(f"waflib_extras-{VERSION}.data/scripts/{name}"))
 		read = [find("readelf", "binutils"), "--dynamic", "--version-info", "--wide"]
 		wafd = run([*read, "wafd"], dict(os.environ), tmp_path).stdout
@@ -141,7 +141,8 @@ class TestWheel:
 		assert [x for x in needed if not re.fullmatch(glibc, x)] == []
 		versions = {tuple(map(int, x.split("."))) for x in re.findall(r"Name: GLIBC_([\d.]+)", wafd)}
 		assert (2, 2, 5) <= max(versions) <= (2, 28)
-		assert "There is no dynamic section" in run([*read, "wafcc"], dict(os.environ), tmp_path).stdout
+		for name in ("wafcc", "waf"):
+			assert "There is no dynamic section" in run([*read, name], dict(os.environ), tmp_path).stdout
 
 	def test_install(self, wheel, python, environ, tmp_path, project, runtime):
 		"""Installed where there is no cargo, it gives its commands, and a build by its engine has hits."""

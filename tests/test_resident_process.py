@@ -409,7 +409,7 @@ def test_an_answer_to_a_caller_that_is_held_up() -> None:
 
 	resident = threading.Thread(target=answer)
 	resident.start()
-	caller.send_request(sock, caller.Start(dict(os.environ), [], ["waf", "build"], ""), "/")
+	caller.send_request(sock, caller.Start(dict(os.environ), [], ["waf", "build"], "", ""), "/")
 	assert caller.receive(sock) == (caller.STARTED, 5)
 	resident.join()
 	sock.close()

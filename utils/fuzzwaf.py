@@ -55,7 +55,8 @@ def main() -> int:
 		wrong = trial.fuzz(yard, options.edits, max(options.each, 1), tell_progress("edits", 50))
 	finally:
 		yard.end()
-	return conclude(wrong, "%d edits" % options.edits, root, options.keep)
+	work = "%d edits, %d builds answered by resident processes" % (options.edits, yard.answered)
+	return conclude(wrong, work, root, options.keep)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ ENGINE_FLOORS = (
 	("park", "tier"),
 	("server",),
 	("client",),
-	("completion", "dashboard", "team", "wafcc"),
+	("completion", "dashboard", "launcher", "team", "wafcc"),
 	("wafd",),
 )
 NESTED = ("cache",)

@@ -1,4 +1,4 @@
-//! The engine of waflib-extras, as a library for its two thin programs.
+//! The engine of waflib-extras, as a library for its three thin programs.
 //!
 //! ```text
 //! client::start ─► guardian ─► server ─► connection ─► wire ─► slots ─► starters ─► park, or else process::spawn
@@ -41,9 +41,10 @@ pub mod server;
 // The client, which also starts the engine.
 pub mod client;
 
-// Programs: `wafd serve`, `wafd dashboard`, the wrapper with its command line, and shell completion.
+// Programs: `wafd serve`, `wafd dashboard`, `waf`, the wrapper with its command line, and shell completion.
 pub mod completion;
 pub mod dashboard;
+pub mod launcher;
 pub mod team;
 pub mod wafcc;
 

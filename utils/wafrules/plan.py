@@ -43,7 +43,7 @@ LOOKS = (
 	"stat -c %s {f}",
 	"stat -c %a {f}",
 	"stat -c %Y {f}",
-	"stat -L -c %s.%a.%Y {l}",
+	"test -d {l} || stat -L -c %s.%a.%Y {l}",  # times of folders do not count (docs/cacheable.md)
 	"test -e {f}",
 	"test -f {f} -a ! -h {f}",
 	"test -x {f} && echo runs",

@@ -5,10 +5,12 @@ Edits one project after the other, builds it with our tools, and compares it wit
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
-from typing import Callable, Dict, List, Optional
+import time
+from typing import Callable, Dict, List, Optional, Tuple
 
 from hunt import run
 
@@ -18,12 +20,15 @@ PATIENCE = 300
 """Seconds for one build."""
 TOOLS = ("unity", "large", "resident", "batch")
 LAUNCH = """\
+#!%s
 import sys
 sys.path.insert(0, %r)
 from waflib_extras import launcher
 launcher.main()
 """
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CALM = (0.0, 0.3, 0.3, 0.3)
+"""The seconds before a build, and before more of them, which have nothing to do."""
 KEPT = ("HOME", "PATH", "TMPDIR")
 """Variables of ours that a build has, too."""
 
@@ -40,19 +45,23 @@ class Yard:
 		self.wafd = wafd
 		self.rng = rng
 		self.tools = tools
-		self.launcher = root / "waf"
-		self.launcher.write_text(LAUNCH % str(ROOT))
+		self.waf = install(root / "bin", pathlib.Path(wafd).resolve().parent / "waf")
 		self.runtime = root / "run"
 		self.runtime.mkdir(mode=0o700)
 		self.environ = {name: os.environ[name] for name in KEPT if name in os.environ}
 		self.environ.update(LC_ALL="C", WAFD=wafd, WAFD_RUNTIME_DIR=str(self.runtime), WAFCC_DIR=str(root / "store"))
 		self.environ.update(XDG_RUNTIME_DIR=str(self.runtime), WAF_PREFORK_SUMMARY="no")
 		self.number = 0
+		self.answered = 0
+		"""Builds that a resident process has answered."""
+		self.last: Optional[Tuple[str, int]] = None
+		"""The tools and the number of jobs of the build before, if it may have left a resident process."""
 		self.history: List[str] = []
 
 	def begin(self) -> None:
 		"""A new project, built once."""
 		self.number += 1
+		self.end_residents()
 		for name in ("ours", "plain"):
 			shutil.rmtree(self.root / name, ignore_errors=True)
 		folder = self.root / "ours" / "project"
@@ -72,7 +81,7 @@ class Yard:
 			environ["FUZZ_TOOLS"] = tools
 		else:
 			environ["WAF_NO_PREFORK"] = "1"
-		done = run([sys.executable, str(self.launcher), *args], folder, environ, PATIENCE)
+		done = run([*self.waf, *args], folder, environ, PATIENCE)
 		if done.returncode:
 			raise Failed("%s with %s\n%s" % (" ".join(args), tools or "no tools", done.stdout))
 
@@ -80,7 +89,8 @@ class Yard:
 		"""One edit and a build; the difference, if there is one."""
 		edit = self.rng.choice(edits.EDITS)
 		self.history.append("%s: %s" % (edit.__name__, edit(self.project) or "-"))
-		tools, more = self.choose_tools(), {}
+		tools, jobs = self.last if self.last and self.rng.random() < 0.7 else (self.choose_tools(), 0)
+		jobs, more = jobs or self.rng.choice((1, 2)), {}
 		chance = self.rng.random()
 		if chance < 0.05:
 			more["WAFCC_DISABLE"] = "1"
@@ -88,8 +98,12 @@ class Yard:
 			self.stop()
 			self.history.append("the engine was stopped")
 		self.history.append("build with %s %s %s" % (tools, more or "", self.project.environ))
+		# what is built again has nothing to do, so it is answered by a resident process
+		self.last = (tools, jobs) if "resident" in tools.split() and not more else None
 		try:
-			self.run(self.project.folder, tools, "build", "-j%d" % self.rng.choice((1, 2)), **more)
+			for rest in CALM[: len(CALM) if self.last and self.rng.random() < 0.6 else 1]:
+				time.sleep(rest)
+				self.run(self.project.folder, tools, "build", "-j%d" % jobs, **more)
 			found = look(self.project, self.project.folder)
 			wanted = self.build_anew()
 		except (Failed, subprocess.TimeoutExpired) as e:
@@ -119,11 +133,30 @@ class Yard:
 
 	def end(self) -> None:
 		"""Leave no process behind."""
-		run([sys.executable, str(self.launcher), "--resident-stop-all"], env=self.environ, seconds=PATIENCE)
+		self.end_residents()
 		self.stop()
+
+	def end_residents(self) -> None:
+		"""End the resident processes, and count what they have answered."""
+		told = run([*self.waf, "--resident-list"], env=self.environ, seconds=PATIENCE)
+		self.answered += sum(map(int, re.findall(r"(\d+) answered", told.stdout)))
+		self.last = None
+		run([*self.waf, "--resident-stop-all"], env=self.environ, seconds=PATIENCE)
 
 	def stop(self) -> None:
 		run([self.wafd, "stop", "--now"], env=self.environ, seconds=PATIENCE)
+
+
+def install(folder: pathlib.Path, native: pathlib.Path) -> List[str]:
+	"""Make a ``waf`` as an installation has it: the engine's, if there is one, and Python's beside it."""
+	folder.mkdir()
+	script = folder / "waf-python"
+	script.write_text(LAUNCH % (sys.executable, str(ROOT)))
+	script.chmod(0o755)
+	if not os.access(native, os.X_OK):
+		return [str(script)]
+	(folder / "waf").symlink_to(native)
+	return [str(folder / "waf")]
 
 
 def look(project: edits.Project, folder: pathlib.Path) -> Dict[str, bytes]:

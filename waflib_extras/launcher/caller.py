@@ -16,6 +16,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from ..version import VERSION
 
 OFF = "WAF_NO_RESIDENT"
+CALLED_BY = "WAF_CALLED_BY"
+"""The variable with the path of the native ``waf`` if that has started us; see ``engine/src/launcher``."""
 PREFIX = "resident-"
 SUFFIX = ".sock"
 
@@ -46,6 +48,8 @@ class Start(NamedTuple):
 	argv: List[str]
 	waflib: str
 	"""The folder with the ``waflib`` that is used instead of the installed one; empty if there is none."""
+	called_by: str
+	"""The native ``waf`` that has started this process; empty if it was another program."""
 
 
 class CallResult:
@@ -161,7 +165,7 @@ def find_inherited() -> List[int]:
 
 def send_request(sock: _socket.socket, start: Start, cwd: str) -> None:
 	inherited = find_inherited()
-	request = marshal.dumps((describe(start), cwd, start.argv, start.environ, inherited))
+	request = marshal.dumps((describe(start), cwd, start.argv, start.environ, inherited, start.called_by))
 	data = len(request).to_bytes(NUMBERS, "big") + request
 	streams = b"".join(fd.to_bytes(4, sys.byteorder) for fd in inherited)
 	sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
@@ -171,7 +175,8 @@ def send_request(sock: _socket.socket, start: Start, cwd: str) -> None:
 
 def call(cwd: str, waflib: str) -> Optional[int]:
 	"""Have the project's resident run the command line. Returns its status, or None if this process has to run it."""
-	CallResult.start = start = Start(dict(os.environ), list(sys.path), list(sys.argv), waflib)
+	called_by = os.environ.pop(CALLED_BY, "")  # no command gets to see it
+	CallResult.start = start = Start(dict(os.environ), list(sys.path), list(sys.argv), waflib, called_by)
 	if os.environ.get(OFF) or not all(map(is_for_resident, sys.argv[1:])):
 		return None
 	sock = find_resident(start, cwd)

@@ -23,6 +23,8 @@ class Status(TypedDict, total=False):
 	"""Why the last run was not stored or not answered."""
 	sketch: str
 	"""Why no run is begun ahead; empty if one is."""
+	unwritten: str
+	"""Why the native ``waf`` cannot answer by itself; empty if it can, or if it was not called."""
 	before: str
 	"""Why the resident before has left; empty if there was none, or if it was killed."""
 	memos: int
@@ -72,6 +74,7 @@ def show(told: Status) -> str:
 	counts = ", ".join("%d %s" % (number, what) for what, number in sorted(told["counts"].items())) or "not called yet"
 	reason = "; last not kept or not answered: %s" % told["reason"] if told["reason"] else ""
 	ahead = "; 1 begun ahead and waits" if not told["sketch"] else "; none begun ahead: %s" % told["sketch"]
+	ahead += "; waf starts Python each time: %s" % told["unwritten"] if told.get("unwritten") else ""
 	before = "; the one before has left: %s" % told["before"] if told["before"] else ""
 	reason += ahead + before
 	return "%s: process %d of %s: %s%s" % (told["project"], told["pid"], told["python"], counts, reason)

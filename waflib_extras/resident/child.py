@@ -36,6 +36,8 @@ class Request(NamedTuple):
 	environ: Dict[str, str]
 	numbers: List[int]
 	"""The numbers of the descriptors that come with the request, those of the streams first."""
+	called_by: str
+	"""The native ``waf`` through which it was called; empty if there was none."""
 
 
 class ChildReport(TypedDict, total=False):

@@ -18,10 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TypedDict
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple, TypedDict
 
 from ..launcher import caller, residents
-from . import child, memo, prestart, process_context, sketch, witness
+from . import child, memo, prestart, process_context, record, sketch, witness
 
 if TYPE_CHECKING:
 	from ..launcher.residents import Status
@@ -130,10 +130,14 @@ class Keeper:
 		self.path = os.path.join(self.folder, caller.name_socket(self.described, self.project))
 		self.base: Optional[memo.Memo] = None
 		self.memos: Dict[sketch.Key, memo.Memo] = {}
+		self.records: Dict[str, Tuple[sketch.Key, child.Request]] = {}
+		"""By their file names: the command lines that the native ``waf`` can answer."""
 		self.works: Dict[int, Work] = {}
 		self.digests = child.Digests()
 		self.counts: Dict[str, int] = {}
 		self.reason = ""
+		self.unwritten = ""
+		"""Why there is no record of the last answer."""
 		self.unfit = 0
 		self.leaving = ""
 		self.before = ""
@@ -281,6 +285,9 @@ class Keeper:
 				f.write("process %d: %s" % (self.pid, why))
 			with contextlib.suppress(OSError):
 				os.unlink(self.path)
+		for name in self.records:
+			with contextlib.suppress(OSError):
+				os.unlink(os.path.join(self.folder, name))
 
 	# ---- calls
 
@@ -301,6 +308,8 @@ class Keeper:
 			value = marshal.loads(data)
 			if value[0] == "list":
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
+			elif value[0] == "answered":
+				self.hear_answered(*self.records[value[1]])
 			elif value[0] == "stop":
 				self.leave("it was told to")
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
@@ -339,8 +348,10 @@ class Keeper:
 					self.count("answered")
 					answer = known.answer(time.perf_counter() - began)
 					sock.sendall(caller.pack(caller.ANSWER, (answer, 0)))
+					sock.close()  # the caller does not wait for what comes now
 					if not self.sketcher.has(key):
 						self.sketcher.order(key, request)
+					self.write_record(key, request)
 					return
 				self.reason = "%s changed" % changed
 			if process_context.read_burdens(pid) != process_context.read_burdens(os.getpid()):
@@ -357,6 +368,31 @@ class Keeper:
 		if is_gone(sock):
 			return
 		self.begin(Call(sock, key, request, fds))
+
+	def hear_answered(self, key: sketch.Key, request: child.Request) -> None:
+		"""Hear that the native ``waf`` has answered from a record."""
+		self.count("answered")
+		if key in self.memos:
+			self.memos[key] = self.memos.pop(key)
+		if not self.sketcher.has(key):
+			self.sketcher.order(key, request)
+
+	def write_record(self, key: sketch.Key, request: child.Request) -> None:
+		"""Write down for the native ``waf`` what is known of a command line, if that has called."""
+		if not request.called_by or self.base is None or self.leaving:
+			return
+		place = record.find_place(self.folder, request, key[sketch.SHAPES])
+		facts = (self.base, self.memos[key])
+		try:
+			record.write(place, request, facts, self.spec["path"], record.make_note(place))
+			record.remove_old(self.folder)
+		except (record.Unwritable, OSError, ValueError) as e:
+			self.unwritten = str(e)
+			return
+		self.unwritten = ""
+		self.records[os.path.basename(place.path)] = key, request
+		while len(self.records) > MEMOS:
+			del self.records[next(iter(self.records))]
 
 	def begin(self, call: Call) -> None:
 		"""Have a command line run, by the process that has begun it ahead or by a new one."""
@@ -484,6 +520,7 @@ class Keeper:
 			self.memos[work.key] = memo.Memo(facts, self.project)
 			while len(self.memos) > MEMOS:
 				del self.memos[next(iter(self.memos))]
+			self.write_record(work.key, work.request)
 
 	# ---- what it tells
 
@@ -498,6 +535,7 @@ class Keeper:
 			"counts": self.counts,
 			"reason": self.reason,
 			"sketch": self.sketcher.tell(),
+			"unwritten": self.unwritten,
 			"before": self.before,
 			"memos": len(self.memos),
 			"digests": len(self.digests.known),

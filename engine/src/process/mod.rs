@@ -19,6 +19,7 @@ pub mod place;
 pub mod processes;
 pub mod prompt;
 pub mod readable;
+pub mod replace;
 pub mod roster;
 pub mod service;
 pub mod spawn;

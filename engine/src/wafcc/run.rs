@@ -4,10 +4,9 @@
 //! stopped. A command that the engine cannot run exactly as we would is not sent to it.
 
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
-use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -29,6 +28,7 @@ use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unse
 use crate::facts::input::Input;
 use crate::files::folder::Folder;
 use crate::files::regular;
+use crate::process::replace::exec_program;
 use crate::process::terminal::size_of;
 use crate::settings::place;
 use crate::settings::{Distant, Key, Settings};
@@ -505,21 +505,6 @@ fn exec_when_we_panic(call: &Call) {
         // SAFETY: ends this process, in which nothing has to be cleaned up.
         unsafe { libc::_exit(status) }
     }));
-}
-
-/// Only one system call. `Command` would first change signals, and give up if that fails.
-fn exec_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error {
-    let text = |word: &OsStr| CString::new(word.as_bytes()).unwrap_or_default();
-    let program = text(program);
-    let words: Vec<CString> = iter::once(name)
-        .chain(args.iter().map(|arg| &**arg))
-        .map(text)
-        .collect();
-    let mut argv: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
-    argv.push(std::ptr::null());
-    // SAFETY: zero-terminated strings, and a list of them that ends with a null pointer.
-    unsafe { libc::execvp(program.as_ptr(), argv.as_ptr()) };
-    io::Error::last_os_error()
 }
 
 /// Reports that no program was found. The system may still find one, or knows what is wrong with it.

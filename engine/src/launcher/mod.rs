@@ -1,0 +1,110 @@
+//! `waf` before Python: it gives the answer that a resident process has written down, or starts the `waf` of Python.
+//!
+//! ```text
+//! argv, variables, folder ─► caller ─► record ─► facts ─┬─► its output
+//!                                                       └─► waf-python, if there is no record, or something has changed
+//! ```
+//!
+//! A record holds all that a run of Waf has looked at and printed (`waflib_extras/resident/record.py`). It has changed nothing, so its output
+//! is right as long as nothing of that has changed. `docs/resident.md` says what is compared. In any doubt, Python decides.
+
+pub mod caller;
+pub mod facts;
+pub mod record;
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::panic;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::process::replace::exec_program;
+use caller::Caller;
+use record::Record;
+
+/// The `waf` of Python, which is installed beside ours.
+pub const PYTHON: &str = "waf-python";
+/// Tells it who has called it. It takes the variable away before anything else looks.
+pub const CALLED_BY: &str = "WAF_CALLED_BY";
+const NOT_FOUND: i32 = 127;
+
+/// Runs the command line; returns only if there is no Python's `waf`. `path` is how the system was told to find this program.
+pub fn main(args: &[OsString], path: &Path) -> i32 {
+    let began = Instant::now();
+    let Some(python) = caller::find_beside(path, PYTHON) else {
+        eprintln!("waf: there is no {PYTHON} beside it: install waflib-extras again");
+        return NOT_FOUND;
+    };
+    // A mistake of ours is no reason to fail: Python runs the command line.
+    panic::set_hook(Box::new(|_| ()));
+    if let Ok(Some(())) = panic::catch_unwind(|| answer(args, &python, began)) {
+        return 0;
+    }
+    std::env::set_var(CALLED_BY, path);
+    let words = args.get(1..).unwrap_or_default();
+    let error = exec_program(python.as_os_str(), python.as_os_str(), words);
+    eprintln!("waf: {}: {error}: install waflib-extras again", python.display());
+    NOT_FOUND
+}
+
+/// Prints the answer of a record, if there is one that holds.
+fn answer(args: &[OsString], python: &Path, began: Instant) -> Option<()> {
+    let caller = Caller::find(args, python)?;
+    let bytes = record::read(&caller.record()?)?;
+    let record = Record::parse(&bytes)?;
+    if record.key != caller.key() || !facts::hold(&record) {
+        return None;
+    }
+    // A reader that has gone is no error for Python either.
+    // SAFETY: only a system call.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    for piece in &record.pieces {
+        let time = format!("{:.3}s", began.elapsed().as_secs_f64());
+        let text = piece.text.unwrap_or(time.as_bytes());
+        // SAFETY: the stream is open, as `Caller::find` has seen, and stays so.
+        let mut stream = ManuallyDrop::new(unsafe { File::from_raw_fd(piece.stream) });
+        if stream.write_all(text).is_err() {
+            break;
+        }
+    }
+    tell(&record);
+    Some(())
+}
+
+/// Tells the resident process that its record has answered. Whether it hears that does not matter, and it is not waited for.
+fn tell(record: &Record) {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let (Ok(socket), Ok(address)) = (socket, SocketAddrUnix::new(record.socket)) else {
+        return;
+    };
+    if net::connect(&socket, &address).is_ok() {
+        let _ = net::send(&socket, record.note, SendFlags::NOSIGNAL);
+    }
+}
+
+/// The path by which the system was told to find this program.
+pub fn own_path() -> OsString {
+    // SAFETY: the system has put a string there, or nothing.
+    unsafe {
+        match libc::getauxval(libc::AT_EXECFN) {
+            0 => OsString::new(),
+            address => std::os::unix::ffi::OsStringExt::from_vec(
+                std::ffi::CStr::from_ptr(address as *const libc::c_char)
+                    .to_bytes()
+                    .to_vec(),
+            ),
+        }
+    }
+}
+
+/// A path as system calls take it.
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
