@@ -17,7 +17,7 @@ BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
 CLIENT, TASKS, NEIGHBOR, SPAWN, HIT = "client", "tasks", "neighbor", "spawn", "hit"
 SERVE, FAR, BATCH, LARGE, UNITY = "serve", "far", "batch", "large", "unity"
 PRICE, STORE, DISK, MEMORY = "price", "store", "disk", "memory"
-PRECOMPILE, EDIT, BOARD = "precompile", "edit", "board"
+PRECOMPILE, EDIT, BOARD, LINK = "precompile", "edit", "board", "link"
 COMPILING = frozenset((BUILD, REBUILD, HIT))  # in these, a cache for compilers makes a difference
 
 

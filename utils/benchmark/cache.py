@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
 from . import servers
-from .builder import BOARD, BUILD, COMPILING, EDIT, PRECOMPILE, PRICE
+from .builder import BOARD, BUILD, COMPILING, EDIT, LINK, PRECOMPILE, PRICE
 from .hosts import Host
 from .mistake import Failed
 from .service import Engine, find_engine
@@ -164,7 +164,7 @@ class Wafcc(CompilerCache):
 	"""Ours, with an engine of its own."""
 
 	program = "wafcc"
-	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT, BOARD}
+	abilities = COMPILING | {PRICE, PRECOMPILE, EDIT, BOARD, LINK}
 	remedy = ": run cargo build --release in engine"
 	programs: Optional[str] = None
 	"""The folder of another build of it."""

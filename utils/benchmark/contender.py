@@ -38,6 +38,7 @@ from .filesystems import FILE_SYSTEMS
 from .hit import MANY, Nothing, Single, Socket
 from .hosts import missing_hosts
 from .interpreter import ROOT
+from .links import Linker
 from .machine import cores
 from .memory import MEMORIES
 from .meter import Command
@@ -45,6 +46,7 @@ from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
 from .served import Served
 from .servers import Nginx, Redis, RedisFile, WafdServe
+from .service import find_engine
 from .spawner import SPAWNERS
 from .stores import STORES, SYNCED
 
@@ -68,7 +70,14 @@ TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
 PAUSE = 0.05  # seconds between questions to a resident process
 SETTLED = 120.0  # seconds until a resident process must answer
 RESTED = 1.0  # seconds in which one that begins nothing ahead becomes idle
+SETTLING = 0.2  # seconds until files are old enough to be trusted
 BARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
+PYTHON_WAF = """\
+#!%s
+from waflib_extras.launcher import main
+
+main()
+"""
 
 
 class Waf(Builder):
@@ -139,8 +148,10 @@ class ResidentWaf(Waf):
 	builds_before = True
 	"""Before an edit it builds once more: other lanes may have left files in the project's folder since it did."""
 
-	def __init__(self, *tools: str) -> None:
-		super().__init__(*tools)
+	def __init__(self, *tools: str, is_native: bool = True) -> None:
+		"""A native one is called by the engine's ``waf``, as installed, and the others by Python's."""
+		super().__init__(*tools, note=self.note + ("" if is_native else "; Python's own waf calls it"))
+		self.is_native = is_native
 		self.folder = ""
 		self.numbers: Dict[Any, int] = {}
 		self.pids: List[int] = []
@@ -150,6 +161,29 @@ class ResidentWaf(Waf):
 		"""The number of builds begun ahead that must have been continued after the run."""
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		command = self.waf_of_folder(run, *args, **variables)
+		return command._replace(argv=[*self.find_native(run), *command.argv[3:]]) if self.is_native else command
+
+	def find_native(self, run: "Run") -> List[str]:
+		"""The engine's ``waf``, with that of this interpreter beside it, as an installation has them."""
+		interpreter = run.lane.interpreter
+		native = os.path.join(os.path.dirname(find_engine() or ""), "waf")
+		if not os.access(native, os.X_OK):
+			raise Failed("the engine's waf is not built: run cargo build --release in engine")
+		folder = os.path.join(run.workshop.path, "waf-%s" % interpreter.name.replace("/", "_"))
+		path = os.path.join(folder, "waf")
+		if not os.path.exists(path):
+			os.makedirs(folder)
+			script = path + "-python"
+			with open(script, "w", encoding="utf-8") as f:
+				f.write(PYTHON_WAF % interpreter.path)
+			os.chmod(script, 0o755)
+			os.symlink(native, path)
+			time.sleep(SETTLING)
+		return [path]
+
+	def waf_of_folder(self, run: "Run", *args: str, **variables: str) -> Command:
+		"""A command of Waf, which each build folder gives to a resident process of its own."""
 		if "WAFD_RUNTIME_DIR" in run.environment:
 			# the folder of the cache's engine; each folder of builds has a variable, and so a process, of its own
 			return super().waf(run, *args, WAF_RESIDENT_IDLE="600", **variables)
@@ -416,6 +450,7 @@ BUILDERS: Dict[str, Builder] = {
 	"prefork-recorded": Drawn(is_written=False),
 	"resident": ResidentWaf("resident"),
 	"resident-large": ResidentWaf("resident", "large"),
+	"resident-by-python": ResidentWaf("resident", is_native=False),
 	"resident-without-prestart": Unstarted("resident"),
 	"waf+wafcc": Waf("prefork", "wafcc", can=Waf.abilities | {PRECOMPILE}),
 	"waf+wafcc-serve": Waf("prefork", "wafcc"),
@@ -439,6 +474,7 @@ BUILDERS: Dict[str, Builder] = {
 	"single": Single(),
 	"nothing": Nothing(),
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
+	"linker": Linker(),
 	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
 	"redis": Served(Redis, "redis"),
 	"redis-file": Served(RedisFile, "redis", "what it has acknowledged survives kill -9, as with ours"),
@@ -467,7 +503,7 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 
 BY_NAME = (
 	*("large+prefork", *("large-" + patch for patch in PATCHES), "prefork-plain", "prefork-refused"),
-	*("prefork-timeline", "prefork-recorded", "resident-without-prestart", *SYNCED),
+	*("prefork-timeline", "prefork-recorded", "resident-without-prestart", "resident-by-python", *SYNCED),
 )
 """Contenders that take part only if they are named: they are variants of others."""
 
@@ -477,6 +513,7 @@ DEFAULT = (
 	*("ninja+ccache", "ninja+sccache", "ninja+wafcc", "ninja+wafcc-preambles", "waf+wafcc-preambles"),
 	*(*NEIGHBORS, *SPAWNERS),
 	*("single+ccache", "single+sccache", "single+wafcc", "socket", "pipelined", "single", "nothing", "large"),
+	*("linker", "linker+wafcc"),
 	*("unity-none", "unity-upstream", "unity", "unity-large", "unity-resident", "unity-prefork"),
 	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),

@@ -340,6 +340,12 @@ def take_hits(run: Run) -> None:
 		run.results.append((part, run.lane.contender.builder.time_part(run, source)))
 
 
+def take_links(run: Run) -> None:
+	"""Make links and archives of each size, and fail unless they are the same as the first contender's."""
+	take_parts(run)
+	expect_same(*run.project.compare_digests(run.lane.contender.builder.digests(run), run.lane.text))
+
+
 def take_served(run: Run) -> None:
 	"""Load a server over few connections and over many."""
 	run.new_folder()
