@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Optional, Set
 
 import pytest
 from prefork_probes import read_status
@@ -635,6 +635,49 @@ def test_a_rule_that_cannot_tell_its_folder_is_a_hit_in_another(waf: Any, projec
 	assert made["sorted"] == b"one\ntwo\n" and made["edited"] == b"twa\nane\n" and made["piped"] == b"ONE\nTWO\n"
 	for name in ("placed", "told"):
 		assert made[name].rstrip().endswith(str(build.folder / "two").encode())
+
+
+OWN_WAY = """\
+from waflib import Task
+def options(opt): pass
+def configure(conf): pass
+class sorted_twice(Task.Task):
+	cache = %s
+	def run(self):
+		bld, name = self.generator.bld, self.inputs[0].abspath()
+		text = bld.cmd_and_log(["sort", name], quiet=0)
+		bld.exec_command(["sort", "-r", name, "-o", self.outputs[1].abspath()])
+		self.outputs[0].write(text + self.outputs[1].read())
+def build(bld):
+	for name in ("one", "two"):
+		made = [bld.path.find_or_declare(name + ending) for ending in (".sorted", ".turned")]
+		bld(features="seq", name=name)
+		task = sorted_twice(env=bld.env, generator=bld.get_tgen_by_name(name))
+		task.set_inputs(bld.path.find_node(name + ".txt"))
+		task.set_outputs(made)
+		bld.get_tgen_by_name(name).tasks.append(task)
+"""
+
+
+@pytest.mark.parametrize("jobs", ["-j1", "-j3"])
+@pytest.mark.parametrize("asks", [True, None])
+def test_commands_that_the_code_of_a_task_runs(
+	waf: Any, project: Any, engine: str, home: pathlib.Path, jobs: str, asks: Optional[bool]
+) -> None:
+	"""If the task asks to be cached, each of them is a hit by itself, and Python makes of it what it made before."""
+	files = {"wscript": OWN_WAY % asks, "one.txt": "b\na\n", "two.txt": "d\nc\n"}
+	made = Build(waf, project(files))
+	made.configure()
+	for text, expected in (("b\na\n", "miss"), ("b\na\n", "hit"), ("e\na\n", "miss"), ("b\na\n", "hit")):
+		made.write("one.txt", text)
+		time.sleep(0.2)
+		waf(made.folder, "clean", **made.kwargs)
+		done = made.run(jobs)
+		lines = sorted(text.split())
+		assert (made.folder / "build/one.sorted").read_text().split() == lines + lines[::-1]
+		assert (made.folder / "build/two.turned").read_text() == "d\nc\n"
+		found = re.findall(r"wafcc .*one\.txt.*: (hit|miss|uncached)", done.stdout + done.stderr)
+		assert found == ([expected] * 2 if asks else []), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j3"])

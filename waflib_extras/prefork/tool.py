@@ -318,8 +318,10 @@ class Prefork:
 			session = self.find_session()
 			cache, task, encoded = self.build.cache, None, command.encoded
 			if cache is not None:
-				task = self.find_task(cmd, cache)
-				encoded = command.encoded if task is None else cache.mark(task, command.encoded)
+				task = self.find_task(cache)
+				if task is not None:
+					is_its_command = getattr(task, "last_cmd", None) is cmd
+					encoded = (cache.mark if is_its_command else cache.mark_call)(task, command.encoded)
 			heard: List[Any] = []
 			if command.fds and session.transport == engine.TCP:
 				raise protocol.Unsendable("descriptors cannot go over TCP")
@@ -346,10 +348,10 @@ class Prefork:
 			raise make_expired(cmd, cargs["timeout"], stdout, stderr, _communicates(kwargs))
 		return outcome.code, stdout, stderr
 
-	def find_task(self, cmd: object, cache: lifecycle.Cache) -> "Optional[Task]":
-		"""The task of this command, if it may be cached."""
+	def find_task(self, cache: lifecycle.Cache) -> "Optional[Task]":
+		"""The task that this thread runs."""
 		task = self.running.get(threading.get_ident(), cache.solo)
-		return task if getattr(task, "last_cmd", None) is cmd else None
+		return None if task is None or task.hasrun else task
 
 	def note_call(self, cmd: object, begun: float, outcome: protocol.Outcome, heard: List[Any]) -> None:
 		"""Note a command for the picture of a build."""

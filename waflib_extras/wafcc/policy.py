@@ -125,8 +125,16 @@ class Cacher:
 		flags = self.find_flags(task) if self.active else 0
 		if flags & IF_SMALL:
 			flags = flags & ~IF_SMALL if is_small(task) else 0
-		if not flags:
+		return self.declare(task, command, flags) if flags else command
+
+	def mark_call(self, task: Task.Task, command: bytes) -> bytes:
+		"""The same for a command that the code of this task runs besides its own: it counts if the task asks for it."""
+		flags = self.find_flags(task) if self.active else 0
+		if not flags & protocol.FACTS or flags & IF_SMALL:
 			return command
+		return self.declare(task, command, flags & ~protocol.INPUTS)
+
+	def declare(self, task: Task.Task, command: bytes, flags: int) -> bytes:
 		command = bytes((command[0] | flags,)) + command[1:]
 		if flags & protocol.FACTS:
 			# the arguments of a compile tell its outputs; other entries of a shared store may write these files only
