@@ -17,7 +17,7 @@ from ..version import VERSION
 
 OFF = "WAF_NO_RESIDENT"
 CALLED_BY = "WAF_CALLED_BY"
-"""The variable with the path of the native ``waf`` if that has started us; see ``engine/src/launcher``."""
+"""The variable with the name of the record that the native ``waf`` has looked for before it started us."""
 PREFIX = "resident-"
 SUFFIX = ".sock"
 
@@ -49,7 +49,7 @@ class Start(NamedTuple):
 	waflib: str
 	"""The folder with the ``waflib`` that is used instead of the installed one; empty if there is none."""
 	called_by: str
-	"""The native ``waf`` that has started this process; empty if it was another program."""
+	"""The record that the native ``waf`` has looked for; empty if another program has started this process."""
 
 
 class CallResult:

@@ -37,7 +37,7 @@ class Request(NamedTuple):
 	numbers: List[int]
 	"""The numbers of the descriptors that come with the request, those of the streams first."""
 	called_by: str
-	"""The native ``waf`` through which it was called; empty if there was none."""
+	"""The record that the native ``waf`` has looked for; empty if another program was called."""
 
 
 class ChildReport(TypedDict, total=False):

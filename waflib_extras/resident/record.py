@@ -25,12 +25,16 @@ INSTALLED = ("site-packages", "dist-packages")
 NUMBER = struct.Struct("<q")
 SIZE = struct.Struct("<I")
 STATUS = struct.Struct("<9q")
-NOTHING = b"\0"
+EMPTY = b""
+NOTHING, THERE = b"\0", b"\1"
+TERMINAL, TERMINAL_OF_SIZE, NO_TERMINAL = b"terminal", b"%dx%d", b"-"
 HALF, WHOLE = 1 << 63, 1 << 64
 
 
 class Unwritable(Exception):
 	"""Raised if the native program could not compare something. The text is the reason."""
+
+	pass
 
 
 class Place(NamedTuple):
@@ -54,8 +58,8 @@ def find_place(folder: str, request: "child.Request", shapes: Sequence[object]) 
 def name_shape(shape: object) -> bytes:
 	"""A stream that is a terminal has its size, if it has one."""
 	if isinstance(shape, tuple):
-		return b"%dx%d" % shape
-	return b"terminal" if shape else b"-"
+		return TERMINAL_OF_SIZE % shape
+	return TERMINAL if shape else NO_TERMINAL
 
 
 def write(place: Place, request: "child.Request", facts: Sequence[memo.Memo], path: Sequence[str], note: bytes) -> None:
@@ -116,11 +120,11 @@ def text(data: bytes) -> bytes:
 
 
 def many(parts: Sequence[bytes]) -> bytes:
-	return SIZE.pack(len(parts)) + b"".join(parts)
+	return SIZE.pack(len(parts)) + EMPTY.join(parts)
 
 
 def numbers(*values: int) -> bytes:
-	return b"".join(NUMBER.pack(fold(value)) for value in values)
+	return EMPTY.join(NUMBER.pack(fold(value)) for value in values)
 
 
 def fold(value: int) -> int:
@@ -129,20 +133,20 @@ def fold(value: int) -> int:
 
 
 def status(found: Optional[witness.Signature]) -> bytes:
-	return NOTHING if found is None else b"\1" + STATUS.pack(*map(fold, found))
+	return NOTHING if found is None else THERE + STATUS.pack(*map(fold, found))
 
 
 def pack_piece(fd: int, data: Optional[bytes]) -> bytes:
 	if fd not in (1, 2):
 		raise Unwritable("it has written to descriptor %d" % fd)
-	return bytes((fd,)) + (NOTHING if data is None else b"\1" + text(data))
+	return bytes((fd,)) + (NOTHING if data is None else THERE + text(data))
 
 
 def fact(kind: bytes, place: str, seen: bytes, is_near: bool = False) -> bytes:
 	path = os.fsencode(place)
-	if b"\0" in path:
+	if NOTHING in path:
 		raise Unwritable("it has looked for a name that no file can have")
-	return kind + (b"\1" if is_near else NOTHING) + text(path + b"\0") + seen
+	return kind + (THERE if is_near else NOTHING) + text(path + b"\0") + seen
 
 
 def pack_start(request: "child.Request", path: Sequence[str]) -> Iterator[bytes]:
@@ -178,8 +182,8 @@ def pack_now(place: str, began: int) -> bytes:
 
 def pack_names(place: str, seen: witness.Listed, is_of_modules: bool) -> bytes:
 	signature, names = seen
-	listed = NOTHING if names is None else b"\1" + many([text(os.fsencode(name)) for name in names])
-	return fact(b"N", place, (b"\1" if is_of_modules else NOTHING) + status(signature) + listed)
+	listed = NOTHING if names is None else THERE + many([text(os.fsencode(name)) for name in names])
+	return fact(b"N", place, (THERE if is_of_modules else NOTHING) + status(signature) + listed)
 
 
 def pack_facts(seen: memo.Memo, is_of_start: bool) -> Iterator[bytes]:

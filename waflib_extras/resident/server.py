@@ -384,6 +384,8 @@ class Keeper:
 		place = record.find_place(self.folder, request, key[sketch.SHAPES])
 		facts = (self.base, self.memos[key])
 		try:
+			if os.path.basename(place.path) != request.called_by:
+				raise record.Unwritable("the call of Python was another one: is there a script before it?")
 			record.write(place, request, facts, self.spec["path"], record.make_note(place))
 			record.remove_old(self.folder)
 		except (record.Unwritable, OSError, ValueError) as e:

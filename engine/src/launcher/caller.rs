@@ -57,13 +57,18 @@ impl Caller {
         key
     }
 
+    /// The name of its record.
+    pub fn name(&self) -> String {
+        let digest = Sha256::digest(self.key());
+        let name: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("resident-{name}.answer")
+    }
+
     /// Where its record would be, in a folder that belongs to this user alone.
     pub fn record(&self) -> Option<PathBuf> {
         let folder = Folder::from_environment();
         let is_own = folder.path().is_absolute() && folder.check().is_ok();
-        let digest = Sha256::digest(self.key());
-        let name: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        is_own.then(|| folder.path().join(format!("resident-{name}.answer")))
+        is_own.then(|| folder.path().join(self.name()))
     }
 }
 

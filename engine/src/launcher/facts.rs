@@ -1,6 +1,7 @@
 //! Whether all is as it was when a run has looked at it.
 
 use std::ffi::{CStr, OsStr};
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::caller;
 use super::record::{Asked, Fact, Record, Seen, Status};
@@ -22,6 +23,7 @@ const MOST_THREADS: usize = 8;
 const COMPILED: &[u8] = b"__pycache__";
 /// How long a program may take to tell what it has told before.
 const DEADLINE: Duration = Duration::from_secs(15);
+const MOMENT: Duration = Duration::from_micros(200);
 
 /// Looks at everything again, by several threads.
 pub fn hold(record: &Record) -> bool {
@@ -228,22 +230,47 @@ impl<'a> Answer<'a> {
     }
 
     /// Waits for its end, and tells whether it has told the same.
-    fn end(self) -> bool {
-        let Answer { asked, child } = self;
-        let pid = child.id() as i32;
+    fn end(mut self) -> bool {
+        let deadline = Instant::now() + DEADLINE;
         let (told, hear) = mpsc::channel();
-        thread::spawn(move || told.send(child.wait_with_output()));
-        match hear.recv_timeout(DEADLINE) {
-            Ok(Ok(done)) => {
-                let status = done.status.code().or(done.status.signal().map(|number| -number));
-                status.map(i64::from) == Some(asked.status) && done.stdout == asked.out && done.stderr == asked.err
-            }
-            Ok(Err(_)) => false,
-            Err(_) => {
-                // SAFETY: only a system call. Nobody has waited for the process, so its number is still its own.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                false
+        let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
+        read_aside(out.map(|out| (true, out)), told.clone());
+        read_aside(err.map(|err| (false, err)), told);
+        for _ in 0..2 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match hear.recv_timeout(left) {
+                Ok((true, text)) if text == self.asked.out => {}
+                Ok((false, text)) if text == self.asked.err => {}
+                _ => return false,
             }
         }
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(ended)) => {
+                    let status = ended.code().or(ended.signal().map(|number| -number));
+                    return status.map(i64::from) == Some(self.asked.status);
+                }
+                Ok(None) if Instant::now() < deadline => thread::sleep(MOMENT),
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// Reads all that comes, in a thread of its own.
+fn read_aside<R: Read + Send + 'static>(from: Option<(bool, R)>, told: mpsc::Sender<(bool, Vec<u8>)>) {
+    thread::spawn(move || {
+        let (which, mut from) = from?;
+        let mut text = Vec::new();
+        from.read_to_end(&mut text).ok()?;
+        told.send((which, text)).ok()
+    });
+}
+
+/// Python must not find a child that it has not started.
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -30,7 +30,7 @@ use record::Record;
 
 /// The `waf` of Python, which is installed beside ours.
 pub const PYTHON: &str = "waf-python";
-/// Tells it who has called it. It takes the variable away before anything else looks.
+/// Tells it which record was looked for. It takes the variable away before anything else looks.
 pub const CALLED_BY: &str = "WAF_CALLED_BY";
 const NOT_FOUND: i32 = 127;
 
@@ -43,10 +43,14 @@ pub fn main(args: &[OsString], path: &Path) -> i32 {
     };
     // A mistake of ours is no reason to fail: Python runs the command line.
     panic::set_hook(Box::new(|_| ()));
-    if let Ok(Some(())) = panic::catch_unwind(|| answer(args, &python, began)) {
+    let caller = Caller::find(args, &python);
+    if let Ok(Some(())) = panic::catch_unwind(|| answer(caller.as_ref()?, began)) {
         return 0;
     }
-    std::env::set_var(CALLED_BY, path);
+    match caller {
+        Some(caller) => std::env::set_var(CALLED_BY, caller.name()),
+        None => std::env::remove_var(CALLED_BY),
+    }
     let words = args.get(1..).unwrap_or_default();
     let error = exec_program(python.as_os_str(), python.as_os_str(), words);
     eprintln!("waf: {}: {error}: install waflib-extras again", python.display());
@@ -54,8 +58,7 @@ pub fn main(args: &[OsString], path: &Path) -> i32 {
 }
 
 /// Prints the answer of a record, if there is one that holds.
-fn answer(args: &[OsString], python: &Path, began: Instant) -> Option<()> {
-    let caller = Caller::find(args, python)?;
+fn answer(caller: &Caller, began: Instant) -> Option<()> {
     let bytes = record::read(&caller.record()?)?;
     let record = Record::parse(&bytes)?;
     if record.key != caller.key() || !facts::hold(&record) {
