@@ -140,6 +140,11 @@ class Waf(Builder):
 		return Command([interpreter.path, "-m", "waflib_extras.launcher", *args, *self.always], run.root, env)
 
 
+def find_native_waf() -> str:
+	"""Where the engine's ``waf`` is, if it is built."""
+	return os.path.join(os.path.dirname(find_engine() or ""), "waf")
+
+
 class ResidentWaf(Waf):
 	"""Waf with a resident process that has answered a build with nothing to do before."""
 
@@ -162,14 +167,17 @@ class ResidentWaf(Waf):
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
 		command = self.waf_of_folder(run, *args, **variables)
-		return command._replace(argv=[*self.find_native(run), *command.argv[3:]]) if self.is_native else command
+		return command._replace(argv=[*self.install_native(run), *command.argv[3:]]) if self.is_native else command
 
-	def find_native(self, run: "Run") -> List[str]:
+	def missing(self) -> Optional[str]:
+		lack = super().missing()
+		if lack or not self.is_native or os.access(find_native_waf(), os.X_OK):
+			return lack
+		return "the engine's waf is not built: run cargo build --release in engine"
+
+	def install_native(self, run: "Run") -> List[str]:
 		"""The engine's ``waf``, with that of this interpreter beside it, as an installation has them."""
 		interpreter = run.lane.interpreter
-		native = os.path.join(os.path.dirname(find_engine() or ""), "waf")
-		if not os.access(native, os.X_OK):
-			raise Failed("the engine's waf is not built: run cargo build --release in engine")
 		folder = os.path.join(run.workshop.path, "waf-%s" % interpreter.name.replace("/", "_"))
 		path = os.path.join(folder, "waf")
 		if not os.path.exists(path):
@@ -178,7 +186,7 @@ class ResidentWaf(Waf):
 			with open(script, "w", encoding="utf-8") as f:
 				f.write(PYTHON_WAF % interpreter.path)
 			os.chmod(script, 0o755)
-			os.symlink(native, path)
+			os.symlink(find_native_waf(), path)
 			time.sleep(SETTLING)
 		return [path]
 

@@ -18,7 +18,7 @@ PYTHONS = re.compile(r"(python|pypy)3(\.\d+)?")
 QUESTION = """
 import json, os, platform, sys
 answer = {"version": "%s %s" % (platform.python_implementation(), platform.python_version()), "waflib": None}
-answer["program"] = os.path.realpath(sys.executable)
+answer["program"], answer["path"] = os.path.realpath(sys.executable), sys.executable
 if hasattr(sys, "pypy_version_info"):
 	answer["version"] = "PyPy %d.%d.%d (Python %s)" % (tuple(sys.pypy_version_info[:3]) + (platform.python_version(),))
 try:
@@ -64,7 +64,10 @@ def find_interpreter(name: str, label: str, room: str, base: Dict[str, str]) -> 
 		answer = ask(path, name, dict(base, PYTHONPATH=paths[-1]))
 	if not answer["waflib"]:
 		raise Mistake("interpreter %s cannot load waflib: run %s -m pip install waflib" % (name, name))
-	return Interpreter(label, path, answer["version"], answer["waf"], os.pathsep.join(paths), compiled)
+	# a script may stand before it in PATH, which would be measured, too
+	return Interpreter(
+		label, answer["path"] or path, answer["version"], answer["waf"], os.pathsep.join(paths), compiled
+	)
 
 
 def discover_interpreters(base: Dict[str, str]) -> List[str]:
