@@ -36,7 +36,7 @@ cargo-zigbuild zig cc -- -target {machine}-linux-gnu.{glibc} "$@"
 while [ "$1" != -o ]; do shift; done
 exec strip --strip-debug "$2"
 """
-# What cargo calls in place of rustc for our own crate. It leaves all but wafd as they are: wafcc is linked statically.
+# What cargo calls in place of rustc for our own crate. It leaves all but wafd as they are: the others are static.
 COMPILER = """\
 #!/bin/sh
 case " $* " in
