@@ -89,6 +89,7 @@ def test_they_take_part_by_name_only() -> None:
 		"prefork-recorded",
 		"prefork-timeline",
 		"resident-without-prestart",
+		"resident-by-python",
 		"lmdb-sync",
 		"redb-sync",
 	}

@@ -65,8 +65,8 @@ pub const SILENT: [&[u8]; 9] = [
 
 /// Facts have the terminal under this name among the variables. No variable can have it.
 pub const TERMINAL: &[u8] = b"=terminal";
-/// The same for the limits of the process.
-pub const LIMITS: &[u8] = b"=limits";
+/// The same for the limits of the client, which count for commands that fail.
+pub const CLIENT_LIMITS: &str = "=limits of the client";
 /// The same for standard input.
 pub const INPUT: &[u8] = b"=input";
 /// The same for the base folders.
@@ -82,7 +82,15 @@ pub const IN_DOUBT: &[u8] = b"in doubt";
 pub const REFUTED: &[u8] = b"refuted";
 
 /// The values that circumstances have. They are asked for nothing else, since that takes time.
-const OF_PROCESS: [&[u8]; 6] = [b"=umask", LIMITS, b"=processors", b"=signals", b"=host", b"=user"];
+const OF_PROCESS: [&[u8]; 7] = [
+    b"=umask",
+    b"=limits",
+    CLIENT_LIMITS.as_bytes(),
+    b"=processors",
+    b"=signals",
+    b"=host",
+    b"=user",
+];
 
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 
@@ -174,8 +182,8 @@ impl Environment {
 
     /// All variables that a program may have used, without `PWD` if it only names the folder.
     pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        // The names of bases are facts only where they show.
-        let is_ours = |name: &[u8]| name == BASES || name == CHECKOUT;
+        // The names of bases are facts only where they show, and these limits only where a command fails.
+        let is_ours = |name: &[u8]| name == BASES || name == CHECKOUT || name == CLIENT_LIMITS.as_bytes();
         let tells = move |(name, value): &(&[u8], &[u8])| {
             !(is_silent(name) || is_ours(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
         };

@@ -165,12 +165,15 @@ impl Context {
         self.limits[libc::RLIMIT_AS as usize].0 >= bytes
     }
 
+    pub fn limits(&self) -> String {
+        self.limits.map(|(soft, hard)| format!("{soft:x}-{hard:x}")).join(" ")
+    }
+
     /// The values that a program can find out, under names that no variable has.
     pub fn tell(&self) -> Vec<(&'static str, String)> {
-        let limits = self.limits.map(|(soft, hard)| format!("{soft:x}-{hard:x}"));
         vec![
             ("=umask", format!("{:o}", self.umask)),
-            ("=limits", limits.join(" ")),
+            ("=limits", self.limits()),
             ("=processors", format!("{:?}", self.processors)),
             ("=signals", format!("{:x} {:x}", self.ignored, self.blocked)),
         ]

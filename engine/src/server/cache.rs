@@ -23,7 +23,7 @@ use crate::cache::answer::{Answer, Question, Wishes};
 use crate::cache::cache_threads::{Done, Job, Jobs};
 use crate::cache::store::{Compression, Settings as StoreSettings, Store};
 use crate::cache::Cache;
-use crate::facts::environment::Circumstances;
+use crate::facts::environment::{Circumstances, CLIENT_LIMITS};
 use crate::facts::input::Input;
 use crate::files::folder::Folder;
 use crate::process::context::{Context, Reader};
@@ -117,8 +117,9 @@ impl Server {
     pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order, supplies: &Supplies) -> StoreWait {
         let input = input(order, supplies);
         let client = self.connections.client(order.connection);
-        let context = order.has_context.then(|| order.context.clone());
-        let (pid, umask) = (client.map_or(0, |client| client.pid), order.context.umask);
+        let context = order.context.clone();
+        // This client is not examined yet.
+        let unknown = client.filter(|_| !order.has_context).map(|client| client.pid);
         let wishes = client.map(|client| client.wishes.clone()).unwrap_or_default();
         let only_known = client.is_some_and(|client| client.only_known);
         let wait = self.begin_store_wait();
@@ -133,10 +134,14 @@ impl Server {
             // What it prints can be stored, and what it may ask about its process is known.
             compiles_by_facts: order.has_context && order.execute.stdio[1..].iter().all(|to| *to == Stdio::Pipe),
             input,
-            // A client whose context is not known yet is examined only if a fact asks.
-            circumstances: Circumstances::new(move || match &context {
-                Some(context) => circumstances(context),
-                None => context_of(pid).map_or_else(Vec::new, |found| circumstances(&found.with_umask(umask))),
+            circumstances: Circumstances::new(move || {
+                let mut told = circumstances(&context);
+                let limits = match unknown {
+                    Some(pid) => context_of(pid).map(|found| found.limits()),
+                    None => Some(context.limits()),
+                };
+                told.extend(limits.map(|limits| (CLIENT_LIMITS, limits)));
+                told
             }),
             outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),
             arrived: order.arrived,

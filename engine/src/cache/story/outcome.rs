@@ -12,7 +12,7 @@ use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Analysis, Dependence, Doubt, Fate, How, Listings, Made, Observation, PathState, Shape, Statuses};
 use crate::facts::clang_header;
-use crate::facts::environment::{is_silent, BASES, CHECKOUT, INPUT, LIMITS};
+use crate::facts::environment::{is_silent, BASES, CHECKOUT, CLIENT_LIMITS, INPUT};
 use crate::facts::exception::{ALONG, ALWAYS_ASKED, LIBC, SEARCHED, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status_of_name;
@@ -123,8 +123,12 @@ impl Analysis<'_, '_, '_> {
         let named = named.map(|(_, number)| self.view.place.path(&Path::here(), &given[*number]));
         let absent = removed.chain(named).map(|path| Fact::Absent { path, follows: false });
         let limits = Fact::Variable {
-            name: LIMITS.to_vec(),
-            value: self.view.environment.value(LIMITS).map(<[u8]>::to_vec),
+            name: CLIENT_LIMITS.as_bytes().to_vec(),
+            value: self
+                .view
+                .environment
+                .value(CLIENT_LIMITS.as_bytes())
+                .map(<[u8]>::to_vec),
         };
         absent.chain([limits]).collect()
     }
