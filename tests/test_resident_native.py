@@ -52,7 +52,7 @@ def built(resident: Make, runtime: pathlib.Path) -> Resident:
 
 
 def stop(made: Resident) -> int:
-	"""Stop the resident process, so that it answers nobody. Returns its number."""
+	"""Stop the resident process, so that it cannot answer. Returns its number."""
 	pid: int = made.told()["pid"]
 	os.kill(pid, signal.SIGSTOP)
 	return pid

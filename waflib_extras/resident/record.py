@@ -5,6 +5,7 @@ A record holds the facts of a memo and those of our own start. Its form is that 
 What the native program cannot compare is not written down: then Python asks the resident, as before.
 """
 
+import contextlib
 import hashlib
 import marshal
 import os
@@ -85,9 +86,14 @@ def write(place: Place, request: "child.Request", facts: Sequence[memo.Memo], pa
 		many(packed),
 	]
 	part = "%s.%d" % (place.path, os.getpid())
-	with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as f:
-		f.write(b"".join(parts))
-	os.replace(part, place.path)
+	try:
+		with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as f:
+			f.write(b"".join(parts))
+		os.replace(part, place.path)
+	except OSError:
+		with contextlib.suppress(OSError):
+			os.unlink(part)
+		raise
 
 
 def make_note(place: Place) -> bytes:

@@ -18,7 +18,7 @@ IF_SMALL = 256
 """A flag besides those of the protocol: cached if it is small, even if the project has not asked for it."""
 SMALL = 16 << 20
 SMALL_LINK = 4 << 20
-"""The results of larger links would fill the store, and are seldom used again."""
+"""The results of larger links would fill the store."""
 COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
 
 # methods of Task.Task: a class that replaces one of them finds its dependencies in its own way

@@ -10,25 +10,13 @@ use sha2::{Digest, Sha256};
 
 use super::{c_path, CALLED_BY};
 use crate::files::folder::Folder;
+use crate::process::place::RIGHTS;
 
 /// The form of records. Another one has another key.
 const FORM: &[u8] = b"waf-record-1";
 /// Variables that shells and terminals change all the time, and on which no build depends.
 const HARMLESS: [&[u8]; 4] = [b"_", b"OLDPWD", b"SHLVL", b"WINDOWID"];
 const STREAMS: i32 = 3;
-/// Parts of a process that decide which files it can see.
-const RIGHTS: [&str; 10] = [
-    "Uid",
-    "Gid",
-    "Groups",
-    "CapInh",
-    "CapPrm",
-    "CapEff",
-    "CapBnd",
-    "CapAmb",
-    "NoNewPrivs",
-    "Seccomp",
-];
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
 pub struct Caller {
@@ -76,7 +64,7 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// The variables in their order; nothing if one has no name, or two have the same: then programs may disagree.
+/// The variables in their order; nothing if two have the same name, since programs may take either of them.
 fn variables() -> Option<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     let mut names = HashSet::new();

@@ -14,7 +14,7 @@ const MOST: u64 = 1 << 30;
 /// How many things get room before they are read.
 const MOST_AHEAD: usize = 1 << 16;
 
-/// What a system call tells of a file: mode, inode, device, links, owner, group, size, and the times of content and status.
+/// The status of a file: mode, inode, device, links, owner, group, size, and the times of content and status.
 pub type Status = [i64; 9];
 
 #[derive(Debug, PartialEq)]
@@ -78,7 +78,7 @@ pub struct Record<'a> {
     pub key: &'a [u8],
     pub rights: Vec<&'a [u8]>,
     pub project: &'a CStr,
-    /// Where the resident process listens, and what it is told if its record has answered.
+    /// The socket of the resident process, and the message for it after an answer from this record.
     pub socket: &'a [u8],
     pub note: &'a [u8],
     pub pieces: Vec<Piece<'a>>,

@@ -10,7 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 const NAMESPACES: [&str; 8] = ["mnt", "user", "pid", "net", "ipc", "uts", "cgroup", "time"];
-const RIGHTS: [&str; 10] = [
+/// Lines of `/proc/PID/status` that decide what a process may do and see.
+pub const RIGHTS: [&str; 10] = [
     "Uid",
     "Gid",
     "Groups",
