@@ -22,6 +22,7 @@ from typing import (
 	NamedTuple,
 	Optional,
 	Protocol,
+	Set,
 	Tuple,
 	Type,
 	TypeVar,
@@ -131,8 +132,20 @@ class Evidence(Protocol):
 	def answer(self, bld: "BuildContext", would: "Dict[Task, Optional[str]]") -> None: ...
 
 
+Doubt = Callable[["Task"], bool]
+"""Tells whether the answer of a task that was asked before the call may be another one now."""
+Renewal = Callable[[Optional[Set[str]]], Optional[Doubt]]
+"""
+Called when a run goes on, with the files whose content has changed since tasks were asked; None if more has changed.
+
+It forgets what its tool has found out of them. It returns None if all tasks must be asked again.
+"""
+
+
 class Checks(Protocol):
-	"""The files that a tool has looked at in a run that began before its call: ``resident`` brings it."""
+	"""What a tool has looked at in a run that began before its call: ``resident`` brings it."""
+
+	renewals: List[Renewal]
 
 	def away(self) -> ContextManager[None]: ...
 
@@ -181,6 +194,8 @@ class Build:
 		self.evidence: Optional[Evidence] = None
 		self.checks: Optional[Checks] = None
 		"""None, except in a run that the resident process has begun before its call."""
+		self.is_called = True
+		"""False before the call of such a run."""
 		self.participants: Dict[str, Any] = {}
 		"""By tool. A tool that Waf loads from several folders has several classes of one name, and one object here."""
 		self.changed: Dict[Task, List[bytes]] = {}

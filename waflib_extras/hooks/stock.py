@@ -9,6 +9,18 @@ from typing import Any, Callable, Dict, NamedTuple, Type
 
 from waflib import Context, Runner, Task
 
+METHODS = (
+	"are_implicit_nodes_ready",
+	"compute_sig_implicit_deps",
+	"post_run",
+	"runnable_status",
+	"sig_explicit_deps",
+	"sig_implicit_deps",
+	"signature",
+	"uid",
+)
+"""Methods of ``Task.Task``. A class that replaces one of them decides in its own way what its tasks depend on."""
+
 
 class Stock(NamedTuple):
 	process: Callable[..., Any]

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Union
 
 from waflib import Build, Errors, Logs, Node, Task, Utils
 
-from ..hooks import patch
+from ..hooks import lifecycle, patch
 
 SAVED = "large_digests"
 """The attribute of a build context that Waf stores for us in its database."""
@@ -271,9 +271,10 @@ def choose_look(bld: Build.BuildContext) -> Callable[[Node.Node], bool]:
 	if master.dirty or master.count:
 		# a task has run, or runs now
 		return exists
+	key = bld.current_group, lifecycle.find().is_called
 	listings = bld.__dict__.get("large_listings")
-	if listings is None or listings[0] != bld.current_group:
-		listings = bld.large_listings = bld.current_group, Listings()
+	if listings is None or listings[0] != key:
+		listings = bld.large_listings = key, Listings()
 	return listings[1].has
 
 

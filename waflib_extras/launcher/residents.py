@@ -23,6 +23,10 @@ class Status(TypedDict, total=False):
 	"""Why the last run was not stored or not answered."""
 	sketch: str
 	"""Why no run is begun ahead; empty if one is."""
+	known: int
+	"""How many tasks of this run were found to be up to date before the call."""
+	unasked: str
+	"""Why its tasks were not asked; empty if they were."""
 	unwritten: str
 	"""Why the native ``waf`` cannot answer by itself; empty if it can, or if it was not called."""
 	before: str
@@ -73,7 +77,11 @@ def ask(sock: _socket.socket, question: str) -> Status:
 def show(told: Status) -> str:
 	counts = ", ".join("%d %s" % (number, what) for what, number in sorted(told["counts"].items())) or "not called yet"
 	reason = "; last not kept or not answered: %s" % told["reason"] if told["reason"] else ""
-	ahead = "; 1 begun ahead and waits" if not told["sketch"] else "; none begun ahead: %s" % told["sketch"]
+	ahead = "; none begun ahead: %s" % told["sketch"]
+	if not told["sketch"]:
+		why = told.get("unasked")
+		known = "has asked no task: %s" % why if why else "knows that %d tasks are up to date" % told.get("known", 0)
+		ahead = "; 1 begun ahead and waits, and %s" % known
 	ahead += "; waf starts Python each time: %s" % told["unwritten"] if told.get("unwritten") else ""
 	before = "; the one before has left: %s" % told["before"] if told["before"] else ""
 	reason += ahead + before

@@ -5,7 +5,8 @@ It does nothing but look at files, and knows nothing of Waf. A memo consists of 
 """
 
 import os
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypedDict, TypeVar
+import stat
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, TypedDict, TypeVar
 
 from . import witness
 
@@ -105,6 +106,58 @@ class Memo:
 	def answer(self, seconds: float) -> List[Chunk]:
 		"""The output of the run, with the time of this call in it."""
 		return [(fd, show_time(seconds) if data is None else data) for fd, data in self.pieces]
+
+
+class Looked:
+	"""The facts of a part of a run. It tells which files have changed since."""
+
+	def __init__(self, told: Facts, project: str) -> None:
+		"""A file that is no link is looked at once, for its status and for its kind."""
+		single = {}
+		links = dict(told["links"])
+		for place, signature in told["files"].items():
+			if signature and links.get(place) == stat.S_IFREG:
+				single[place] = signature
+				del links[place]
+		files = {place: signature for place, signature in told["files"].items() if place not in single}
+		self.project = project
+		self.single = part(single, project)
+		self.files = part(files, project)
+		self.rest = Memo({**told, "files": {}, "links": links}, project)
+
+	def find_changes(self) -> Optional[Set[str]]:
+		"""The files whose content may have changed; None if anything else has."""
+		cwd = os.getcwd()
+		try:
+			if self.rest.find_change():
+				return None
+			changed = [
+				*find_changed_content(self.single[0], "", witness.real_lstat),
+				*find_changed_content(self.files[0], "", witness.real_stat),
+			]
+			os.chdir(self.project)
+			changed += find_changed_content(self.single[1], self.project + os.sep, witness.real_lstat)
+			changed += find_changed_content(self.files[1], self.project + os.sep, witness.real_stat)
+		except OSError:
+			return None
+		finally:
+			os.chdir(cwd)
+		return None if None in changed else {place for place in changed if place is not None}
+
+
+def find_changed_content(
+	files: Dict[str, Optional[witness.Signature]], folder: str, look: Callable[[str], os.stat_result]
+) -> Iterator[Optional[str]]:
+	"""The changed files of a folder; None for one that came, went, or is of another kind."""
+	sign = witness.sign
+	for place, signature in files.items():
+		try:
+			now: Optional[witness.Signature] = sign(look(place))
+		except (OSError, ValueError):
+			now = None
+		if now != signature:
+			are_files = now and signature and stat.S_ISREG(now[0]) and stat.S_ISREG(signature[0])
+			yield folder + place if are_files else None
 
 
 def find_changed_file(files: Dict[str, Optional[witness.Signature]]) -> str:

@@ -21,22 +21,29 @@ import termios
 import threading
 import traceback
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
 
 from ..launcher import caller
 from . import child, memo, witness
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
+	from waflib.Runner import Parallel
 	from waflib.Task import Task
 	from waflib.Utils import Timer
+
+	from ..hooks import lifecycle
+	from . import uptodate
 
 READY = b"R"  # it waits for its call
 HINDERED = b"H"  # why it ends, when to try again, and the files with the code that is the reason
 GOING = b"G"  # it goes on for the caller
 GIVEN_UP = b"U"  # what has changed
-TOOL = "prestart"
-LATER, SOON, NEXT = range(3)  # try again: when the code has changed, soon, or after the next build
+TOOL, ASKING = "prestart", "uptodate"
+LATER, SOON, NEXT, BLIND = range(4)
+"""Try again: when the code has changed, soon, after the next build, or at once without asking tasks."""
+KINDS = ("files", "own", "folders", "kinds", "links", "lists", "asked")
+"""The kinds of facts that a witness notes."""
 LONGEST = 30  # seconds that a run may take up to its first task
 
 Shape = Union[bool, Tuple[int, ...]]
@@ -68,6 +75,13 @@ class Watcher(witness.Witness):
 				self.refuse("changed just before: %s" % key, SOON)
 		super().keep(facts, key, value)
 
+	def give(self, other: witness.Witness, changed: Set[str]) -> None:
+		"""Add all that was noted to another witness, except the files that have changed since."""
+		for name in KINDS:
+			facts = getattr(self, name)
+			getattr(other, name).update({key: value for key, value in facts.items() if key not in changed})
+		other.codes += self.codes
+
 	def see_code(self, code: CodeType) -> None:
 		super().see_code(code)
 		if self.is_ahead and not child.is_trusted(code.co_filename):
@@ -84,6 +98,10 @@ class Checks(List[Callable[[], bool]]):
 	must therefore add a function that looks again and tells whether the run would still do the same. It is called
 	before anything else is done, and must do nothing else.
 	"""
+
+	def __init__(self) -> None:
+		super().__init__()
+		self.renewals: List[lifecycle.Renewal] = []
 
 	@contextlib.contextmanager
 	def away(self) -> Iterator[None]:
@@ -115,13 +133,23 @@ class WaitingRun:
 
 	runner: child.Child
 	"""The object that runs the command line."""
+	build: "lifecycle.Build"
+	tasks: "uptodate.UpToDate"
 
-	def __init__(self, sock: socket.socket, project: str) -> None:
+	def __init__(self, sock: socket.socket, project: str, asks: bool) -> None:
 		self.sock = sock
 		self.project = project
+		self.asks = asks
+		"""Whether tasks are asked before the call."""
 		self.report = -1
 		"""The descriptor for the run's report; -1 before the call."""
 		self.checks = Checks()
+		self.master: Optional[Parallel] = None
+		"""Waf's scheduler, from the moment when it has its first task."""
+		self.late: Optional[Watcher] = None
+		"""What the tasks have looked at before the call."""
+		self.looked: Optional[memo.Looked] = None
+		"""The same, to be compared after it."""
 		self.threads: List[threading.Thread] = []
 		"""The threads of Waf's scheduler. They start when the run goes on."""
 		self.timers: List[Timer] = []
@@ -151,23 +179,24 @@ class WaitingRun:
 
 	def install(self) -> None:
 		"""Have Waf wait when it has its first tasks."""
-		from waflib import Build, Runner, Utils
+		from waflib import Runner, Utils
 
 		from ..hooks import lifecycle
+		from . import uptodate
 
-		build = lifecycle.find()
-		iterate, begin, start = Build.BuildContext.get_build_iterator, Utils.Timer.__init__, threading.Thread.start
+		self.tasks = uptodate.UpToDate()
+		self.build = build = lifecycle.find()
+		begin, start = Utils.Timer.__init__, threading.Thread.start
 
-		def get_build_iterator(bld: "BuildContext") -> "Iterator[List[Task]]":
-			for tasks in iterate(bld):
-				if self.seen.is_ahead:
-					with self.ends_all():
-						self.wait(bld)
-					threading.Thread.start = start  # type: ignore[method-assign]  # Python's own again
-					build.restore(TOOL)
-					for thread in self.threads:
-						start(thread)
-				yield tasks
+		def task_status(master: "Parallel", task: "Task") -> int:
+			if self.seen.is_ahead:
+				with self.ends_all():
+					self.wait(master, task)
+				threading.Thread.start = start  # type: ignore[method-assign]  # Python's own again
+				build.restore(TOOL)
+				for thread in self.threads:
+					start(thread)
+			return self.tasks.ask_now(status, master, task) if master is self.master else status(master, task)
 
 		def note_timer(timer: "Timer") -> None:
 			begin(timer)
@@ -179,7 +208,8 @@ class WaitingRun:
 			self.threads.append(thread)
 
 		build.checks = self.checks
-		build.replace(TOOL, "Build.BuildContext.get_build_iterator", get_build_iterator)
+		build.is_called = False
+		status = build.replace(ASKING, "Runner.Parallel.task_status", task_status)
 		build.replace(TOOL, "Utils.Timer.__init__", note_timer)
 		# mypy: a method is replaced, by a function whose parameter has another name
 		threading.Thread.start = hold_thread  # type: ignore[assignment,method-assign]
@@ -196,10 +226,11 @@ class WaitingRun:
 				os._exit(1)
 			self.give_up("it cannot go on: %s" % e)
 
-	def wait(self, bld: "BuildContext") -> None:
+	def wait(self, master: "Parallel", first: "Task") -> None:
 		"""Wait until the call comes."""
 		witness.Witness.look_away()
-		reason = self.find_obstacle(bld)
+		self.master = master
+		reason = self.find_obstacle(master.bld)
 		if reason:
 			self.refuse(reason)
 		mounts = memo.Mounts.read()
@@ -207,6 +238,8 @@ class WaitingRun:
 			known = memo.Memo(memo.pack_facts(self.seen, mounts), self.project)
 		except memo.Unkept as e:
 			self.refuse(str(e))
+		if self.asks:
+			self.ask_tasks([first, *master.outstanding, *master.incomplete], mounts)
 		cwd = os.getcwd()
 		place = os.stat(cwd)
 		os.chdir("/")  # so that the file system can be unmounted
@@ -214,7 +247,7 @@ class WaitingRun:
 		if hasattr(gc, "freeze"):
 			gc.freeze()
 		signal.alarm(0)
-		self.tell(READY)
+		self.tell(READY, len(self.tasks.known))
 		data, fds = child.receive_request(self.sock)
 		for timer in self.timers:
 			timer.start_time = timer.now()
@@ -228,6 +261,34 @@ class WaitingRun:
 		if (found.st_dev, found.st_ino) != (place.st_dev, place.st_ino):
 			self.give_up("%s changed" % cwd)
 		self.go_on(marshal.loads(data), fds)
+
+	def ask_tasks(self, tasks: "List[Task]", mounts: memo.Mounts) -> None:
+		"""Ask all tasks whether they are up to date, and note what they look at."""
+
+		def refuse(reason: str, again: int = LATER) -> None:
+			self.refuse("a task, when asked: %s" % reason, BLIND if again == LATER else again)
+
+		assert self.master is not None
+		shown = len(child.Stream.chunks)
+		seen = Watcher(refuse)
+		seen.begin()
+		self.tasks.find(self.master.bld, tasks)
+		seen.end()
+		for stream in (sys.stdout, sys.stderr):
+			stream.flush()
+		if len(child.Stream.chunks) != shown:
+			refuse("it prints something")
+		if len(os.listdir("/proc/self/task")) > 1:
+			refuse("it has started a thread")
+		before = self.seen
+		for name in KINDS:
+			facts, known = getattr(seen, name), getattr(before, name)
+			setattr(seen, name, {key: value for key, value in facts.items() if known.get(key, facts) != value})
+		try:
+			self.looked = memo.Looked(memo.pack_facts(seen, mounts), self.project)
+		except memo.Unkept as e:
+			refuse(str(e))
+		self.late = seen
 
 	def find_obstacle(self, bld: "BuildContext") -> str:
 		"""Why the run cannot wait here and go on later; empty if it can."""
@@ -270,6 +331,12 @@ class WaitingRun:
 		importlib.invalidate_caches()
 		child.Stream.is_held = False
 		caller.write_out(child.Stream.chunks)
+		self.build.is_called = True
+		if self.looked is not None and self.late is not None:
+			changed = self.looked.find_changes()
+			self.tasks.go_on(changed, self.checks.renewals)
+			if changed is not None:
+				self.late.give(seen, changed)
 		if not seen.hindrance:
 			witness.Witness.active = seen
 
@@ -299,11 +366,16 @@ def open_stand_ins(shapes: Tuple[Shape, ...]) -> Tuple[List[int], List[int]]:
 
 
 def run_ahead(
-	request: child.Request, shapes: Tuple[Shape, ...], digests: child.Digests, fd: int, project: str, why: str
+	request: child.Request,
+	shapes: Tuple[Shape, ...],
+	digests: child.Digests,
+	fd: int,
+	project: str,
+	asks: bool,
 ) -> None:
 	"""The body of the process that begins a run ahead of its call."""
 	status = 1
-	waiting = WaitingRun(socket.socket(fileno=fd), project)
+	waiting = WaitingRun(socket.socket(fileno=fd), project, asks)
 	try:
 		child.begin_group()
 		signal.alarm(LONGEST)  # ends this process even if the resident has ended
@@ -312,7 +384,7 @@ def run_ahead(
 		fd = child.take_descriptors(waiting.sock.detach(), streams + others, numbers)
 		waiting.sock = socket.socket(fileno=fd)
 		waiting.own = [fd, *numbers]
-		run = waiting.runner = child.Child(request, digests, why, waiting.seen)
+		run = waiting.runner = child.Child(request, digests, "it was begun ahead of its call", waiting.seen)
 		child.Stream.is_held = True
 		waiting.install()
 		status = run.run()

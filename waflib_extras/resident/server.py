@@ -537,6 +537,8 @@ class Keeper:
 			"counts": self.counts,
 			"reason": self.reason,
 			"sketch": self.sketcher.tell(),
+			"known": self.sketcher.known,
+			"unasked": self.sketcher.tell_unasked(),
 			"unwritten": self.unwritten,
 			"before": self.before,
 			"memos": len(self.memos),

@@ -56,6 +56,10 @@ class Sketcher:
 		self.ended: Set[int] = set()
 		self.hopeless: Dict[Key, Tuple[str, Files]] = {}
 		"""By command line that cannot be begun ahead: the reason, and the code that is the reason, which may change."""
+		self.blind: Dict[Key, str] = {}
+		"""By command line whose tasks are not asked before the call: the reason."""
+		self.known = 0
+		"""How many tasks were found to be up to date before the call."""
 		self.reason = "nothing was built yet"
 
 	# ---- whether and when
@@ -108,8 +112,10 @@ class Sketcher:
 			self.give_up("it cannot be begun: %s" % e.strerror)
 			return False
 		if pid == 0:
-			shapes, why = order.key[SHAPES], "it was begun ahead of its call"
-			prestart.run_ahead(order.request, shapes, self.digests, theirs.detach(), self.project, why)
+			asks = order.key not in self.blind
+			prestart.run_ahead(
+				order.request, order.key[SHAPES], self.digests, theirs.detach(), self.project, asks
+			)
 		theirs.close()
 		with contextlib.suppress(OSError):
 			os.setpgid(pid, pid)
@@ -184,6 +190,7 @@ class Sketcher:
 		was_called = self.report >= 0
 		if kind == prestart.READY:
 			self.is_ready = True
+			self.known = int(value)
 			self.reason = ""
 			return None
 		if kind == prestart.GOING:
@@ -211,6 +218,11 @@ class Sketcher:
 			self.hopeless[order.key] = reason, files
 			while len(self.hopeless) > REMEMBERED:
 				del self.hopeless[next(iter(self.hopeless))]
+		elif again == prestart.BLIND:
+			self.blind[order.key] = reason
+			while len(self.blind) > REMEMBERED:
+				del self.blind[next(iter(self.blind))]
+			self.wanted = self.wanted or order._replace(due=time.monotonic())
 		elif again == prestart.SOON and order.tries < TRIES and self.wanted is None:
 			tries = order.tries + 1
 			self.wanted = order._replace(due=time.monotonic() + REST * 2**tries, tries=tries)
@@ -218,6 +230,10 @@ class Sketcher:
 	def tell(self) -> str:
 		"""Why no run is begun ahead; empty if one is."""
 		return "" if self.is_ready else self.reason
+
+	def tell_unasked(self) -> str:
+		"""Why the tasks of this run were not asked before the call; empty if they were."""
+		return self.blind.get(self.order_of.key, "") if self.order_of is not None else ""
 
 
 def may_begin(argv: List[str]) -> bool:

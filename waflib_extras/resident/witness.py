@@ -32,6 +32,7 @@ real_lstat = posix.lstat
 real_listdir = posix.listdir
 real_time_ns = time.time_ns
 
+ONLY_READ = os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK  # flags of a file that is opened to be read
 NO_CONTENT = ("/proc/", "/sys/", "/dev/")  # the content of files there may change without their sizes and times
 
 
@@ -179,7 +180,7 @@ class Witness:
 		place = self.place(path)
 		if place == os.devnull:
 			return
-		writes = set(mode) & set("wax+") if isinstance(mode, str) else flags & ~(os.O_CLOEXEC | os.O_NOFOLLOW)
+		writes = set(mode) & set("wax+") if isinstance(mode, str) else flags & ~ONLY_READ
 		if writes:
 			return self.hinder("writes %s" % place)
 		if place.startswith(NO_CONTENT):

@@ -252,6 +252,9 @@ def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 		if task.outputs:
 			makers.append(task)
 	memory.expect(tasks)
+	ahead = lifecycle.find()
+	if ahead.checks is not None and not ahead.is_called:
+		ahead.checks.renewals.append(memory.prepare_renewal())
 	producers = [task for task in makers if not isinstance(task, ccroot.link_task)]
 	memory.begin_group(tasks if producers else None, find_ancestors(producers))
 	if producers:

@@ -10,7 +10,7 @@ only, and each text is checked once per build.
 import os
 import struct
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..facts import checks
 
@@ -200,6 +200,45 @@ class InputMemory:
 		for number in sorted(self.mine):
 			return checks.tell(self.texts[number])
 		return "nothing has changed"
+
+	# ---- before a call
+
+	def prepare_renewal(self) -> "Callable[[Optional[Set[str]]], Optional[Callable[[Task], bool]]]":
+		"""
+		A function that forgets what was found out before a run was called.
+
+		It is given the files whose content has changed, or None if more has, and returns a function that tells whether
+		a task may have to run now; None if nothing is known any more.
+		"""
+		makers = dict(self.makers)
+		places: Dict[str, List[int]] = {}
+		for number, text in enumerate(self.texts):
+			if text[:1] not in (b"-", b"$"):
+				places.setdefault(os.fsdecode(checks.path_of(text)), []).append(number)
+
+		def renew(changed: Optional[Set[str]]) -> "Optional[Callable[[Task], bool]]":
+			self.look.forget()
+			self.makers = makers
+			self.waiting = {}
+			values, variables = self.values, self.variables
+			self.values, self.variables = {}, {}
+			is_same = all(checks.find_circumstance(name) == value for name, value in values.items()) and all(
+				checks.fits(self.texts[number], environment, folder) == holds
+				for (number, _, folder), (holds, environment) in variables.items()
+			)
+			if changed is None or not is_same or (self.suspects is None and self.records):
+				self.suspects = None
+				return None
+			numbers = [number for path in changed for number in places.get(path, ())]
+			self.suspects = suspects = self.find_changed(numbers).union(makers)
+			return lambda task: self.is_suspect(task, suspects)
+
+		return renew
+
+	def is_suspect(self, task: "Task", suspects: Set[int]) -> bool:
+		"""Tell whether a task depends on one of these texts."""
+		record = self.records.get(task.uid())
+		return record is not None and not suspects.isdisjoint(unpack(record[0]))
 
 	# ---- what is made by other tasks
 

@@ -21,18 +21,7 @@ SMALL_LINK = 4 << 20
 """The results of larger links would fill the store."""
 COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
 
-# methods of Task.Task: a class that replaces one of them finds its dependencies in its own way
-METHODS = (
-	"are_implicit_nodes_ready",
-	"compute_sig_implicit_deps",
-	"post_run",
-	"runnable_status",
-	"sig_explicit_deps",
-	"sig_implicit_deps",
-	"signature",
-	"uid",
-)
-OWN = frozenset((*METHODS, "scan", "sig_vars", "run", "process", "exec_command"))
+OWN = frozenset((*stock.METHODS, "scan", "sig_vars", "run", "process", "exec_command"))
 
 
 class Cacher:
@@ -195,7 +184,7 @@ def find_learning(cls: Type[Task.Task]) -> int:
 	run = getattr(cls, "run", None)  # some classes only stand for files, and never run
 	if not stock.is_compiled(run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
 		return 0
-	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in METHODS)
+	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in stock.METHODS)
 	return protocol.INPUTS if is_usual else 0
 
 

@@ -45,6 +45,13 @@ pub fn lives(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, ..)| state != 'Z' && state != 'X')
 }
 
+/// It waits in the system for a time to pass, so it has begun: whatever is loaded into it has run.
+pub fn sleeps(pid: i32) -> bool {
+    let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    let number = call.split(' ').next().and_then(|word| word.parse().ok());
+    [libc::SYS_clock_nanosleep, libc::SYS_nanosleep].map(Some).contains(&number)
+}
+
 #[track_caller]
 pub fn parent(pid: i32) -> i32 {
     stat(pid).expect("a process").1
