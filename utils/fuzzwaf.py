@@ -55,7 +55,8 @@ def main() -> int:
 		wrong = trial.fuzz(yard, options.edits, max(options.each, 1), tell_progress("edits", 50))
 	finally:
 		yard.end()
-	work = "%d edits, %d builds answered by resident processes" % (options.edits, yard.answered)
+	told = options.edits, yard.answered, yard.continued
+	work = "%d edits, %d builds answered by resident processes, %d begun ahead" % told
 	return conclude(wrong, work, root, options.keep)
 
 

@@ -56,6 +56,8 @@ class Yard:
 		"""Whether a build of this project was made without the cache."""
 		self.answered = 0
 		"""Builds that a resident process has answered."""
+		self.continued = 0
+		"""Builds that resident processes had begun ahead."""
 		self.last: Optional[Tuple[str, int]] = None
 		"""The tools and the number of jobs of the build before, if it may have left a resident process."""
 		self.history: List[str] = []
@@ -146,6 +148,7 @@ class Yard:
 		"""End the resident processes, and count what they have answered."""
 		told = run([*self.waf, "--resident-list"], env=self.environ, seconds=PATIENCE)
 		self.answered += sum(map(int, re.findall(r"(\d+) answered", told.stdout)))
+		self.continued += sum(map(int, re.findall(r"(\d+) thawed", told.stdout)))
 		self.last = None
 		run([*self.waf, "--resident-stop-all"], env=self.environ, seconds=PATIENCE)
 

@@ -12,7 +12,7 @@ changed, Waf asks all of them. A task counts as up to date only if no task that 
 import time
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Optional, Set
 
-from waflib import Node, Runner, Task
+from waflib import Errors, Node, Runner, Task
 from waflib.Tools import c_preproc
 
 from ..hooks import lifecycle, stock
@@ -49,6 +49,8 @@ class UpToDate:
 		self.deadline = 0.0
 		self.sums: Dict[Node.Node, bytes] = {}
 		"""The digests that Waf had before."""
+		self.environments: Dict[str, bytes] = {}
+		"""The digests of variables that Waf had before."""
 		self.tables: Dict[str, Dict[bytes, object]] = {}
 		"""The tables that Waf had before, by their names."""
 		self.ran: Set[Task.Task] = set()
@@ -63,6 +65,7 @@ class UpToDate:
 		if not hasattr(bld, "cache_sig"):
 			bld.cache_sig = {}
 		self.sums = dict(bld.cache_sig)
+		self.environments = dict(getattr(bld, "cache_env", {}))
 		self.tables = {name: dict(getattr(bld, name)) for name in TABLES}
 		build = lifecycle.find()
 		changed = dict(build.changed)
@@ -120,11 +123,15 @@ class UpToDate:
 			return True
 		self.task = task
 		self.asked.add(task)
+		if task.scan:
+			task.scan = refuse
 		try:
 			status = task.runnable_status()
 		except Exception:
 			status = Task.EXCEPTION  # Waf will ask again, and tell
-		self.task = None
+		finally:
+			task.__dict__.pop("scan", None)
+			self.task = None
 		if status == Task.SKIP_ME:
 			task.hasrun = Task.SKIPPED
 			self.known.add(task)
@@ -155,6 +162,7 @@ class UpToDate:
 		"""Drop all answers that may be others now. ``changed`` are files; None if anything else has changed."""
 		if self.bld is None:
 			return
+		self.bld.cache_env = self.environments
 		doubts = [renew(changed) for renew in renewals]
 		if changed is None or None in doubts:
 			for task in list(self.asked):
@@ -202,6 +210,11 @@ class UpToDate:
 		if found not in (Task.SKIP_ME, Task.ASK_LATER):
 			self.ran.add(task)
 		return found
+
+
+def refuse() -> None:
+	"""Stand in for the scanner of a task. It would remember what it has read, and the task is not up to date."""
+	raise Errors.WafError("a task is not scanned before the call")
 
 
 def is_usual(task: Task.Task) -> bool:

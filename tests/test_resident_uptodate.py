@@ -1,0 +1,230 @@
+"""Tasks that were asked before the call: they count as up to date only as long as nothing has changed for them."""
+
+import os
+import pathlib
+import shutil
+import sys
+from typing import Any, Callable, Dict, Tuple
+
+import pytest
+from resident_support import Pair, Resident
+from test_resident_sketch import is_drawn
+
+pytestmark = [
+	pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere"),
+	pytest.mark.skipif(not any(map(shutil.which, ("gcc", "clang"))), reason="needs a compiler of C"),
+]
+
+FILES = {
+	"wscript": """\
+import own
+top = '.'
+out = 'out'
+
+def options(opt):
+	opt.load('compiler_c TOOLS resident')
+
+def configure(conf):
+	conf.load('compiler_c')
+
+def build(bld):
+	bld(rule='(echo "#define MADE \\\\\\\\"; cat ${SRC}) > ${TGT}', source='made.txt', target='made.h', ext_out=['.h'])
+	bld.stlib(source='a.c b.c', target='low', includes='. first inc')
+	bld.program(source='main.c', target='app', includes='. first inc', use='low')
+	bld(rule='${SRC[0].abspath()} > ${TGT}', source='app', target='said.txt')
+	bld(features='own', source='own.txt')
+""",
+	"own.py": """\
+from waflib import Task, TaskGen
+
+class own(Task.Task):
+	def runnable_status(self):
+		status = super().runnable_status()
+		if status == Task.SKIP_ME and self.inputs[0].read() == 'run':
+			return Task.RUN_ME
+		return status
+
+	def run(self):
+		self.outputs[0].write(self.inputs[0].parent.find_node('beside.txt').read())
+
+@TaskGen.feature('own')
+@TaskGen.before('process_source')
+def make_own(self):
+	node = self.path.find_resource(self.source)
+	self.create_task('own', [node], [node.change_ext('.out')])
+	self.source = []
+""",
+	"a.c": '#include "h.h"\nint a(void) { return H; }\n',
+	"b.c": '#include "made.h"\nint b(void) { return MADE; }\n',
+	"main.c": '#include <stdio.h>\n#include "h.h"\nint a(void), b(void);\n'
+	'int main(void) { printf("%d %d %d\\n", a(), b(), H); return 0; }\n',
+	"first/real.h": "#define H 66\n",
+	"inc/h.h": "#define H 1\n",
+	"made.txt": "10\n",
+	"own.txt": "rest",
+	"beside.txt": "one",
+}
+
+COUNTING = """\
+import own
+from waflib import Task
+asked = []
+stock = Task.Task.sig_explicit_deps
+
+def sig_explicit_deps(self):
+	asked.append(self)
+	stock(self)
+
+Task.Task.sig_explicit_deps = sig_explicit_deps
+
+def tell(bld):
+	print('asked: %d' % len(asked))
+
+"""
+
+PRINTING = """\
+import own
+from waflib import Node
+stock = Node.Node.h_file
+
+def h_file(self):
+	print('read: %s' % self.name)
+	return stock(self)
+
+Node.Node.h_file = h_file
+
+"""
+
+Edit = Callable[[pathlib.Path], Any]
+CACHED = "prefork wafcc large"
+on_both = pytest.mark.parametrize(("client", "tools"), [("python", ""), ("native", CACHED)], indirect=["client"])
+on_one = pytest.mark.parametrize("client", ["python"], indirect=True)
+
+
+def write(path: str, text: str) -> Edit:
+	return lambda folder: (folder / path).write_text(text)
+
+
+def both_of(*edits: Edit) -> Edit:
+	return lambda folder: [edit(folder) for edit in edits]
+
+
+def turn_link(folder: pathlib.Path) -> None:
+	(folder / "inc" / "h.h").unlink()
+	(folder / "inc" / "h.h").symlink_to("../first/real.h")
+
+
+def tamper(folder: pathlib.Path) -> None:
+	"""An object has the content of another one."""
+	shutil.copyfile(find_object(folder, "b"), find_object(folder, "a"))
+
+
+def find_object(folder: pathlib.Path, source: str) -> pathlib.Path:
+	(found,) = (folder / "out").glob(f"{source}.c.*.o")
+	return found
+
+
+EDITS: Tuple[Tuple[str, Edit], ...] = (
+	("a source", write("a.c", FILES["a.c"] + "/* other */ int c(void) { return 2; }\n")),
+	("a header", write("inc/h.h", "#define H 22\n")),
+	("what a header is made of", write("made.txt", "33\n")),
+	("two sources", both_of(write("a.c", FILES["a.c"]), write("b.c", FILES["b.c"] + "int d;\n"))),
+	("a time", lambda folder: os.utime(folder / "a.c")),
+	("a mode", lambda folder: (folder / "main.c").chmod(0o600)),
+	("an object is gone", lambda folder: find_object(folder, "a").unlink()),
+	("a library is gone", lambda folder: (folder / "out" / "liblow.a").unlink()),
+	("what a task of another kind looks at", both_of(write("own.txt", "run"), write("beside.txt", "two"))),
+	("what it looks at by itself", write("beside.txt", "three")),
+	("a header that comes first", write("first/h.h", "#define H 44\n")),
+	("it is edited", write("first/h.h", "#define H 55\n")),
+	("it is gone", lambda folder: (folder / "first" / "h.h").unlink()),
+	("another file in a folder", write("inc/.h.h.swp", "")),
+	("a mistake", write("a.c", "no C\n")),
+	("it is mended", write("a.c", FILES["a.c"])),
+	("a header becomes a link", turn_link),
+	("the header behind it", write("first/real.h", "#define H 77\n")),
+	("nothing", lambda folder: None),
+)
+
+
+@pytest.fixture
+def alone(engine: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+	"""A store and settings of the test's own."""
+	for name in list(os.environ):
+		if name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG")):
+			monkeypatch.delenv(name)
+	monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def with_tools(tools: str) -> Dict[str, str]:
+	return {**FILES, "wscript": FILES["wscript"].replace("TOOLS", tools)}
+
+
+def draw(made: Resident) -> int:
+	"""Wait until a run is begun. Returns how many tasks it has found to be up to date."""
+	made.wait(lambda: is_drawn(made))
+	told = made.told()
+	assert told["unasked"] == "", told
+	return int(told["known"])
+
+
+@on_both
+def test_every_edit(tools: str, pair: Callable[..., Pair], alone: None) -> None:
+	"""After each edit, the same tasks run as with Waf alone, and the result is the same."""
+	both = pair(with_tools(tools))
+	both.ours.serve("build", "-k")
+	for name, edit in EDITS:
+		known = draw(both.ours)
+		# all but the task of another kind
+		assert known == 7 or name == "it is mended", (name, known)
+		both.change(edit)
+		begun = both.ours.count("thawed")
+		both.run_alike("build", "-k")
+		# wafcc looks at libraries before Waf asks the first task
+		goes_on = name != "a library is gone" or tools != CACHED
+		assert both.ours.count("thawed") == begun + goes_on, (name, both.ours.told())
+	assert both.ours.result()["out/said.txt"] == b"77 33 77\n"
+
+
+@on_both
+def test_objects_of_others(tools: str, pair: Callable[..., Pair], alone: None) -> None:
+	"""An object that was overwritten after tasks were asked counts as it does for Waf."""
+	both = pair(with_tools(tools))
+	both.ours.serve("build")
+	draw(both.ours)
+	both.change(tamper)
+	both.run_alike("build")
+	draw(both.ours)
+	both.change(write("main.c", FILES["main.c"] + "int e;\n"))
+	both.run_alike("build")
+
+
+@on_one
+def test_known_tasks_are_not_asked(resident: Callable[..., Resident]) -> None:
+	"""After the call, only the tasks that an edit concerns are asked once more, and those of other kinds."""
+	files = with_tools("")
+	files["wscript"] = files["wscript"].replace("import own\n", COUNTING)
+	files["wscript"] += "\tbld.add_post_fun(tell)\n"
+	made = resident(files)
+	made.serve("build")
+	assert draw(made) == 7
+	(made.folder / "own.txt").write_text("rest!")
+	assert "asked: 8" in made.run("build").stdout
+	assert draw(made) == 7
+	(made.folder / "a.c").write_text(FILES["a.c"] + "int f;\n")
+	# the compile, the library, the program, what it says, and the task of another kind
+	assert "asked: 13" in made.run("build").stdout
+
+
+@on_one
+def test_a_task_that_prints(resident: Callable[..., Resident]) -> None:
+	"""If a task prints something when it is asked, no task is asked before the call, and nothing is printed twice."""
+	files = with_tools("")
+	files["wscript"] = files["wscript"].replace("import own\n", PRINTING)
+	made = resident(files)
+	made.serve("build")
+	made.wait(lambda: is_drawn(made))
+	assert "it prints something" in made.told()["unasked"]
+	(made.folder / "a.c").write_text(FILES["a.c"] + "int f;\n")
+	done = made.run("build")
+	assert made.count("thawed") and done.stdout.count("read: a.c\n") == 1
