@@ -132,13 +132,11 @@ class Evidence(Protocol):
 	def answer(self, bld: "BuildContext", would: "Dict[Task, Optional[str]]") -> None: ...
 
 
-Doubt = Callable[["Task"], bool]
-"""Tells whether the answer of a task that was asked before the call may be another one now."""
-Renewal = Callable[[Optional[Set[str]]], Optional[Doubt]]
+Renewal = Callable[[Optional[Set[str]]], "Optional[Set[Task]]"]
 """
 Called when a run goes on, with the files whose content has changed since tasks were asked; None if more has changed.
 
-It forgets what its tool has found out of them. It returns None if all tasks must be asked again.
+It forgets what its tool has found out of them. It returns the tasks that must be asked again; None for all of them.
 """
 
 

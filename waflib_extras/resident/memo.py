@@ -149,10 +149,10 @@ def find_changed_content(
 	files: Dict[str, Optional[witness.Signature]], folder: str, look: Callable[[str], os.stat_result]
 ) -> Iterator[Optional[str]]:
 	"""The changed files of a folder; None for one that came, went, or is of another kind."""
-	sign = witness.sign
 	for place, signature in files.items():
 		try:
-			now: Optional[witness.Signature] = sign(look(place))
+			found = look(place)
+			now: Optional[witness.Signature] = (*found[:7], found.st_mtime_ns, found.st_ctime_ns)
 		except (OSError, ValueError):
 			now = None
 		if now != signature:

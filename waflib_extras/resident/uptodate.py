@@ -163,16 +163,23 @@ class UpToDate:
 		if self.bld is None:
 			return
 		self.bld.cache_env = self.environments
-		doubts = [renew(changed) for renew in renewals]
-		if changed is None or None in doubts:
+		doubtful: Set[Task.Task] = set()
+		for renew in renewals:
+			found = renew(changed)
+			if found is None:
+				changed = None
+			else:
+				doubtful |= found
+		if changed is None:
+			for renew in renewals:
+				renew(None)
 			for task in list(self.asked):
 				self.forget(task)
 			self.bld.cache_sig.clear()
 			self.bld.cache_sig.update(self.sums)
 			return
-		for doubt in doubts:
-			for task in [task for task in self.known if doubt is not None and doubt(task)]:
-				self.forget(task)
+		for task in doubtful:
+			self.forget(task)
 		self.drop_readers(changed)
 		# a task may run if it is not known, and then it writes its outputs
 		left = [task for task in self.tasks if task not in self.known]

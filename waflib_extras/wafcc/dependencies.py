@@ -254,7 +254,7 @@ def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 	memory.expect(tasks)
 	ahead = lifecycle.find()
 	if ahead.checks is not None and not ahead.is_called:
-		ahead.checks.renewals.append(memory.prepare_renewal())
+		ahead.checks.renewals.append(memory.prepare_renewal(tasks))
 	producers = [task for task in makers if not isinstance(task, ccroot.link_task)]
 	memory.begin_group(tasks if producers else None, find_ancestors(producers))
 	if producers:

@@ -10,17 +10,21 @@ only, and each text is checked once per build.
 import os
 import struct
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..facts import checks
 
 if TYPE_CHECKING:
 	from waflib.Task import Task
 
+	from ..hooks import lifecycle
+
 ENCODE = os.fsencode
 FORMAT = 2
 """The format of what is stored. Records of another format are dropped, and their tasks run again."""
 OBJECTS = (b".o", b".obj", b".os")
+WASTE, FEW = 20, 100
+"""Texts that are not needed may be a twentieth of all, or a few."""
 NUMBER = struct.calcsize("I")
 
 
@@ -66,7 +70,8 @@ class InputMemory:
 		self.doubts: Set[bytes] = saved.get("doubts", set())
 		"""Tasks that asked to be cached, and have run without the engine telling what they depended on."""
 		self.numbers: Dict[bytes, int] = {text: number for number, text in enumerate(self.texts)}
-		self.inherited = len(self.texts)
+		self.packed: int = saved.get("packed", 0)
+		"""How many texts there were when those that no task needs were left out."""
 		self.suspects: Optional[Set[int]] = None
 		"""Texts that do not hold, or that are not checked yet; None before the first check."""
 		self.makers: Dict[int, Task] = {}
@@ -117,10 +122,11 @@ class InputMemory:
 		return number
 
 	def save(self) -> Dict[str, Any]:
-		"""All records to be stored, without texts that no task needs any more."""
-		if self.inherited and len(self.texts) > self.inherited:
+		"""All records to be stored. Texts that no task needs any more are left out from time to time."""
+		if len(self.texts) > self.packed + max(self.packed // WASTE, FEW):
 			self.pack()
-		return {"format": FORMAT, "texts": self.texts, "records": self.records, "doubts": self.doubts}
+		stored = {"texts": self.texts, "records": self.records, "doubts": self.doubts, "packed": self.packed}
+		return {"format": FORMAT, **stored}
 
 	def pack(self) -> None:
 		used = sorted(set().union(*[unpack(numbers) for numbers, _, _ in self.records.values()]))
@@ -128,7 +134,7 @@ class InputMemory:
 		self.texts = [self.texts[number] for number in used]
 		for uid, (numbers, result, stamps) in self.records.items():
 			self.records[uid] = (pack([places[number] for number in unpack(numbers)]), result, stamps)
-		self.read({"texts": self.texts, "records": self.records, "doubts": self.doubts})
+		self.read({"texts": self.texts, "records": self.records, "doubts": self.doubts, "packed": len(self.texts)})
 
 	# ---- what holds
 
@@ -203,20 +209,20 @@ class InputMemory:
 
 	# ---- before a call
 
-	def prepare_renewal(self) -> "Callable[[Optional[Set[str]]], Optional[Callable[[Task], bool]]]":
-		"""
-		A function that forgets what was found out before a run was called.
-
-		It is given the files whose content has changed, or None if more has, and returns a function that tells whether
-		a task may have to run now; None if nothing is known any more.
-		"""
+	def prepare_renewal(self, tasks: "Iterable[Task]") -> "lifecycle.Renewal":
+		"""A function that forgets what was found out before a run was called. See ``lifecycle.Renewal``."""
 		makers = dict(self.makers)
 		places: Dict[str, List[int]] = {}
 		for number, text in enumerate(self.texts):
 			if text[:1] not in (b"-", b"$"):
 				places.setdefault(os.fsdecode(checks.path_of(text)), []).append(number)
+		users: Dict[int, List[Task]] = {}
+		for task in tasks:
+			record = self.records.get(task.uid())
+			for number in unpack(record[0]) if record else ():
+				users.setdefault(number, []).append(task)
 
-		def renew(changed: Optional[Set[str]]) -> "Optional[Callable[[Task], bool]]":
+		def renew(changed: Optional[Set[str]]) -> "Optional[Set[Task]]":
 			self.look.forget()
 			self.makers = makers
 			self.waiting = {}
@@ -230,15 +236,10 @@ class InputMemory:
 				self.suspects = None
 				return None
 			numbers = [number for path in changed for number in places.get(path, ())]
-			self.suspects = suspects = self.find_changed(numbers).union(makers)
-			return lambda task: self.is_suspect(task, suspects)
+			self.suspects = self.find_changed(numbers).union(makers)
+			return {task for number in self.suspects for task in users.get(number, ())}
 
 		return renew
-
-	def is_suspect(self, task: "Task", suspects: Set[int]) -> bool:
-		"""Tell whether a task depends on one of these texts."""
-		record = self.records.get(task.uid())
-		return record is not None and not suspects.isdisjoint(unpack(record[0]))
 
 	# ---- what is made by other tasks
 
