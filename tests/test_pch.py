@@ -75,6 +75,7 @@ def read_objects(folder: pathlib.Path) -> Dict[str, bytes]:
 	return {path.name: path.read_bytes() for path in (folder / "build" / "src").glob("*.o")}
 
 
+@on_one
 def test_headers_that_pay(waf: Any, project: Any) -> None:
 	"""They are found, and each source that they would change is left as it is, with a reason."""
 	folder = lay_out(project, odd=True)
@@ -94,6 +95,7 @@ def test_headers_that_pay(waf: Any, project: Any) -> None:
 	assert not list((folder / "build").rglob("*.o"))
 
 
+@on_one
 def test_automatic_headers(waf: Any, project: Any) -> None:
 	"""With --pch=auto they are used, no object differs, and a build without the option compiles nothing anew."""
 	folder = lay_out(project)

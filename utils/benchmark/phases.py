@@ -81,6 +81,8 @@ def take_built_folder(run: Run) -> None:
 		run.folder = standing
 	else:
 		run.new_folder()
+		# an earlier lane may have made the edit of this turn
+		run.project.edit(run.version - 1)
 		run.aside("build", run.lane.contender.builder.command(run))
 		run.built(run.folder)
 
