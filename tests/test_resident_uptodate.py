@@ -10,6 +10,8 @@ import pytest
 from resident_support import Pair, Resident
 from test_resident_sketch import is_drawn
 
+from waflib_extras.launcher import caller
+
 pytestmark = [
 	pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere"),
 	pytest.mark.skipif(not any(map(shutil.which, ("gcc", "clang"))), reason="needs a compiler of C"),
@@ -162,7 +164,7 @@ def with_tools(tools: str) -> Dict[str, str]:
 
 def draw(made: Resident) -> int:
 	"""Wait until a run is begun. Returns how many tasks it has found to be up to date."""
-	made.wait(lambda: is_drawn(made))
+	made.wait(lambda: is_drawn(made) and made.told()["known"] >= 0)
 	told = made.told()
 	assert told["unasked"] == "", told
 	return int(told["known"])
@@ -184,6 +186,26 @@ def test_every_edit(tools: str, pair: Callable[..., Pair], alone: None) -> None:
 		goes_on = name != "a library is gone" or tools != CACHED
 		assert both.ours.count("thawed") == begun + goes_on, (name, both.ours.told())
 	assert both.ours.result()["out/said.txt"] == b"77 33 77\n"
+
+
+@on_both
+def test_edits_before_tasks_are_asked(tools: str, pair: Callable[..., Pair], alone: None) -> None:
+	"""A task that was not up to date when it was asked runs after the call, whether or not more has changed since."""
+	both = pair(with_tools(tools))
+	both.ours.serve("build")
+	for number in range(4):
+		draw(both.ours)
+		both.change(write("main.c", FILES["main.c"] + f"int e{number};\n"))
+		both.twin.run("build", env={caller.OFF: "1"})
+		both.ours.run("build")
+		# at once, so that the run to come sees it
+		both.change(write("a.c", FILES["a.c"] + f"int f{number};\n"))
+		known = draw(both.ours)
+		begun = both.ours.count("thawed")
+		if number % 2:
+			both.change(write("b.c", FILES["b.c"] + f"int g{number};\n"))
+		both.run_alike("build")
+		assert known < 7 and both.ours.count("thawed") == begun + 1, (known, both.ours.told())
 
 
 @on_both
@@ -223,7 +245,7 @@ def test_a_task_that_prints(resident: Callable[..., Resident]) -> None:
 	files["wscript"] = files["wscript"].replace("import own\n", PRINTING)
 	made = resident(files)
 	made.serve("build")
-	made.wait(lambda: is_drawn(made))
+	made.wait(lambda: is_drawn(made) and made.told()["unasked"])
 	assert "it prints something" in made.told()["unasked"]
 	(made.folder / "a.c").write_text(FILES["a.c"] + "int f;\n")
 	done = made.run("build")

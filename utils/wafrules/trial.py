@@ -29,6 +29,8 @@ launcher.main()
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CALM = (0.0, 0.3, 0.3, 0.3)
 """The seconds before a build, and before more of them, which have nothing to do."""
+MOMENTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.9)
+"""The seconds before an edit that follows a build, and before the build after it."""
 KEPT = ("HOME", "PATH", "TMPDIR")
 """Variables of ours that a build has, too."""
 
@@ -92,10 +94,7 @@ class Yard:
 
 	def step(self) -> Optional[str]:
 		"""One edit and a build; the difference, if there is one."""
-		# what was compiled without the cache knows no more than with stock Waf, which misses headers that come first
-		known = [edit for edit in edits.EDITS if edit is not edits.shadow_header or not self.was_disabled]
-		edit = self.rng.choice(known)
-		self.history.append("%s: %s" % (edit.__name__, edit(self.project) or "-"))
+		self.edit()
 		tools, jobs = self.last if self.last and self.rng.random() < 0.7 else (self.choose_tools(), 0)
 		jobs, more = jobs or self.rng.choice((1, 2)), {}
 		chance = self.rng.random()
@@ -109,15 +108,29 @@ class Yard:
 		# what is built again has nothing to do, so it is answered by a resident process
 		self.last = (tools, jobs) if "resident" in tools.split() and not more else None
 		try:
+			command = ["build", "-j%d" % jobs]
 			for rest in CALM[: len(CALM) if self.last and self.rng.random() < 0.6 else 1]:
 				time.sleep(rest)
-				self.run(self.project.folder, tools, "build", "-j%d" % jobs, **more)
+				self.run(self.project.folder, tools, *command, **more)
+			if self.last and self.rng.random() < 0.5:
+				# the run that is begun ahead may see this edit, or may be under way when it is made
+				time.sleep(self.rng.choice(MOMENTS))
+				self.edit()
+				time.sleep(self.rng.choice(MOMENTS))
+				self.history.append("build once more")
+				self.run(self.project.folder, tools, *command)
 			found = look(self.project, self.project.folder)
 			wanted = self.build_anew()
 		except (Failed, subprocess.TimeoutExpired) as e:
 			return str(e)
 		wrong = [name for name in wanted if found.get(name) != wanted[name]]
 		return "; ".join("%s: %r instead of %r" % (name, found.get(name), wanted[name]) for name in wrong) or None
+
+	def edit(self) -> None:
+		# what was compiled without the cache knows no more than with stock Waf, which misses headers that come first
+		known = [edit for edit in edits.EDITS if edit is not edits.shadow_header or not self.was_disabled]
+		edit = self.rng.choice(known)
+		self.history.append("%s: %s" % (edit.__name__, edit(self.project) or "-"))
 
 	def choose_tools(self) -> str:
 		if self.tools:

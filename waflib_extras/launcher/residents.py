@@ -24,7 +24,7 @@ class Status(TypedDict, total=False):
 	sketch: str
 	"""Why no run is begun ahead; empty if one is."""
 	known: int
-	"""How many tasks of this run were found to be up to date before the call."""
+	"""How many tasks of this run were found to be up to date before the call; -1 while they are asked."""
 	unasked: str
 	"""Why its tasks were not asked; empty if they were."""
 	unwritten: str
@@ -80,8 +80,9 @@ def show(told: Status) -> str:
 	ahead = "; none begun ahead: %s" % told["sketch"]
 	if not told["sketch"]:
 		why = told.get("unasked")
-		known = "has asked no task: %s" % why if why else "knows that %d tasks are up to date" % told.get("known", 0)
-		ahead = "; 1 begun ahead and waits, and %s" % known
+		known = told.get("known", 0)
+		knows = "knows that %d tasks are up to date" % known if known >= 0 else "asks its tasks"
+		ahead = "; 1 begun ahead and waits, and %s" % ("has asked no task: %s" % why if why else knows)
 	ahead += "; waf starts Python each time: %s" % told["unwritten"] if told.get("unwritten") else ""
 	before = "; the one before has left: %s" % told["before"] if told["before"] else ""
 	reason += ahead + before

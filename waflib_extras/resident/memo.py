@@ -38,6 +38,11 @@ class Facts(TypedDict):
 	pieces: List[Piece]
 
 
+FactKey = Tuple[str, object]
+"""The kind of a fact, which is a name in ``Facts``, and its key there."""
+KINDS = ("files", "own", "folders", "kinds", "links", "lists", "asked")
+
+
 class Unkept(Exception):
 	"""Raised if a run cannot be kept. The text is the reason."""
 
@@ -49,6 +54,7 @@ class Memo:
 
 	def __init__(self, told: Facts, project: str) -> None:
 		self.project = project
+		self.told = told
 		# a system call with a short path takes a third less time
 		self.files, self.near_files = part(told["files"], project)
 		self.kinds, self.near_kinds = part(told["kinds"], project)
@@ -106,6 +112,28 @@ class Memo:
 	def answer(self, seconds: float) -> List[Chunk]:
 		"""The output of the run, with the time of this call in it."""
 		return [(fd, show_time(seconds) if data is None else data) for fd, data in self.pieces]
+
+
+class Vouched:
+	"""Facts of which some are in a record, too, so that who has compared the record has compared these."""
+
+	def __init__(self, facts: Facts, recorded: Optional[Facts]) -> None:
+		self.facts = facts
+		self.others = {kind: facts[kind] for kind in KINDS}  # type: ignore[literal-required]
+		for kind in KINDS if recorded is not None else ():
+			known = recorded[kind]  # type: ignore[literal-required]
+			self.others[kind] = {key: seen for key, seen in self.others[kind].items() if known.get(key, KINDS) != seen}
+
+	def choose(self, changed: Optional[Sequence[FactKey]]) -> Facts:
+		"""The facts that must be compared if these ones of the record have changed; None if that is not known."""
+		if changed is None:
+			return self.facts
+		chosen = {kind: dict(others) for kind, others in self.others.items()}
+		for kind, key in changed:
+			own = self.facts[kind]  # type: ignore[literal-required]
+			if key in own:
+				chosen[kind][key] = own[key]
+		return {**self.facts, **chosen}  # type: ignore[typeddict-item]
 
 
 class Looked:

@@ -11,8 +11,10 @@ import contextlib
 import fcntl
 import gc
 import importlib
+import itertools
 import marshal
 import os
+import select
 import signal
 import socket
 import struct
@@ -42,8 +44,8 @@ GIVEN_UP = b"U"  # what has changed
 TOOL, ASKING = "prestart", "uptodate"
 LATER, SOON, NEXT, BLIND = range(4)
 """Try again: when the code has changed, soon, after the next build, or at once without asking tasks."""
-KINDS = ("files", "own", "folders", "kinds", "links", "lists", "asked")
-"""The kinds of facts that a witness notes."""
+ASKING_NOW = -1  # in place of the number of tasks that are up to date
+OFTEN = 20  # tasks between two looks whether the call has come
 LONGEST = 30  # seconds that a run may take up to its first task
 
 Shape = Union[bool, Tuple[int, ...]]
@@ -77,7 +79,7 @@ class Watcher(witness.Witness):
 
 	def give(self, other: witness.Witness, changed: Set[str]) -> None:
 		"""Add all that was noted to another witness, except the files that have changed since."""
-		for name in KINDS:
+		for name in memo.KINDS:
 			facts = getattr(self, name)
 			getattr(other, name).update({key: value for key, value in facts.items() if key not in changed})
 		other.codes += self.codes
@@ -136,11 +138,13 @@ class WaitingRun:
 	build: "lifecycle.Build"
 	tasks: "uptodate.UpToDate"
 
-	def __init__(self, sock: socket.socket, project: str, asks: bool) -> None:
+	def __init__(self, sock: socket.socket, project: str, asks: bool, recorded: Optional[memo.Facts]) -> None:
 		self.sock = sock
 		self.project = project
 		self.asks = asks
 		"""Whether tasks are asked before the call."""
+		self.recorded = recorded
+		"""What the caller may have compared before."""
 		self.report = -1
 		"""The descriptor for the run's report; -1 before the call."""
 		self.checks = Checks()
@@ -148,8 +152,10 @@ class WaitingRun:
 		"""Waf's scheduler, from the moment when it has its first task."""
 		self.late: Optional[Watcher] = None
 		"""What the tasks have looked at before the call."""
-		self.looked: Optional[memo.Looked] = None
+		self.looked: Optional[memo.Vouched] = None
 		"""The same, to be compared after it."""
+		self.changed: Optional[List[memo.FactKey]] = None
+		"""What the caller has found to be changed; None if it has not looked."""
 		self.threads: List[threading.Thread] = []
 		"""The threads of Waf's scheduler. They start when the run goes on."""
 		self.timers: List[Timer] = []
@@ -235,10 +241,11 @@ class WaitingRun:
 			self.refuse(reason)
 		mounts = memo.Mounts.read()
 		try:
-			known = memo.Memo(memo.pack_facts(self.seen, mounts), self.project)
+			known = memo.Vouched(memo.pack_facts(self.seen, mounts), self.recorded)
 		except memo.Unkept as e:
 			self.refuse(str(e))
 		if self.asks:
+			self.tell(READY, ASKING_NOW)
 			self.ask_tasks([first, *master.outstanding, *master.incomplete], mounts)
 		cwd = os.getcwd()
 		place = os.stat(cwd)
@@ -249,9 +256,10 @@ class WaitingRun:
 		signal.alarm(0)
 		self.tell(READY, len(self.tasks.known))
 		data, fds = child.receive_request(self.sock)
+		harmless, numbers, self.changed = marshal.loads(data)
 		for timer in self.timers:
 			timer.start_time = timer.now()
-		changed = known.find_change()
+		changed = memo.Memo(known.choose(self.changed), self.project).find_change()
 		if changed:
 			self.give_up("%s changed" % changed)
 		if memo.Mounts.read().kinds != mounts.kinds:
@@ -260,7 +268,7 @@ class WaitingRun:
 		found = os.stat(cwd)
 		if (found.st_dev, found.st_ino) != (place.st_dev, place.st_ino):
 			self.give_up("%s changed" % cwd)
-		self.go_on(marshal.loads(data), fds)
+		self.go_on(harmless, numbers, fds)
 
 	def ask_tasks(self, tasks: "List[Task]", mounts: memo.Mounts) -> None:
 		"""Ask all tasks whether they are up to date, and note what they look at."""
@@ -268,11 +276,19 @@ class WaitingRun:
 		def refuse(reason: str, again: int = LATER) -> None:
 			self.refuse("a task, when asked: %s" % reason, BLIND if again == LATER else again)
 
+		asked, has_come = itertools.count(1), False
+
+		def is_over() -> bool:
+			nonlocal has_come
+			if next(asked) % OFTEN == 0:
+				has_come = has_come or bool(select.select([self.sock], [], [], 0)[0])
+			return has_come
+
 		assert self.master is not None
 		shown = len(child.Stream.chunks)
 		seen = Watcher(refuse)
 		seen.begin()
-		self.tasks.find(self.master.bld, tasks)
+		self.tasks.find(self.master.bld, tasks, is_over)
 		seen.end()
 		for stream in (sys.stdout, sys.stderr):
 			stream.flush()
@@ -281,11 +297,11 @@ class WaitingRun:
 		if len(os.listdir("/proc/self/task")) > 1:
 			refuse("it has started a thread")
 		before = self.seen
-		for name in KINDS:
+		for name in memo.KINDS:
 			facts, known = getattr(seen, name), getattr(before, name)
 			setattr(seen, name, {key: value for key, value in facts.items() if known.get(key, facts) != value})
 		try:
-			self.looked = memo.Looked(memo.pack_facts(seen, mounts), self.project)
+			self.looked = memo.Vouched(memo.pack_facts(seen, mounts), self.recorded)
 		except memo.Unkept as e:
 			refuse(str(e))
 		self.late = seen
@@ -305,9 +321,8 @@ class WaitingRun:
 					return "it keeps a file open: %s" % os.readlink("/proc/self/fd/%d" % fd)
 		return ""
 
-	def go_on(self, call: Tuple[Dict[str, str], List[int]], fds: List[int]) -> None:
+	def go_on(self, harmless: Dict[str, str], numbers: List[int], fds: List[int]) -> None:
 		"""Take over what the caller has, and go on with the run."""
-		harmless, numbers = call
 		seen = self.seen
 		seen.is_ahead = False
 		seen.began = witness.real_time_ns()
@@ -333,7 +348,7 @@ class WaitingRun:
 		caller.write_out(child.Stream.chunks)
 		self.build.is_called = True
 		if self.looked is not None and self.late is not None:
-			changed = self.looked.find_changes()
+			changed = memo.Looked(self.looked.choose(self.changed), self.project).find_changes()
 			self.tasks.go_on(changed, self.checks.renewals)
 			if changed is not None:
 				self.late.give(seen, changed)
@@ -372,10 +387,11 @@ def run_ahead(
 	fd: int,
 	project: str,
 	asks: bool,
+	recorded: Optional[memo.Facts],
 ) -> None:
 	"""The body of the process that begins a run ahead of its call."""
 	status = 1
-	waiting = WaitingRun(socket.socket(fileno=fd), project, asks)
+	waiting = WaitingRun(socket.socket(fileno=fd), project, asks, recorded)
 	try:
 		child.begin_group()
 		signal.alarm(LONGEST)  # ends this process even if the resident has ended

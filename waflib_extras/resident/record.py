@@ -17,8 +17,8 @@ from ..facts import answers
 from ..launcher import caller
 from . import child, memo, process_context, witness
 
-FORM = b"waf-record-1"
-MAGIC = b"wafans01"
+FORM = b"waf-record-2"
+MAGIC = b"wafans02"
 SUFFIX = ".answer"
 MOST = 64  # records of one user
 INSTALLED = ("site-packages", "dist-packages")
@@ -63,16 +63,28 @@ def name_shape(shape: object) -> bytes:
 	return TERMINAL if shape else NO_TERMINAL
 
 
-def write(place: Place, request: "child.Request", facts: Sequence[memo.Memo], path: Sequence[str], note: bytes) -> None:
+class Written(NamedTuple):
+	"""What a record has of a run."""
+
+	serial: int
+	facts: memo.Facts
+	keys: List[memo.FactKey]
+	"""By the numbers that the facts have in the record."""
+
+
+def write(
+	place: Place, request: "child.Request", facts: Sequence[memo.Memo], path: Sequence[str], serial: int
+) -> Written:
 	"""
 	Write the record of a run whose facts are the last ones, in one step. The others are those of our own start.
 
-	``path`` is Python's, and ``note`` is what the resident is told in the end. Raises ``Unwritable`` or ``OSError``.
+	``path`` is Python's. Raises ``Unwritable`` or ``OSError``.
 	"""
+	note = marshal.dumps(("answered", os.path.basename(place.path)))
 	run = facts[-1]
-	packed = list(pack_start(request, path))
-	for each in facts:
-		packed += pack_facts(each, each is not run)
+	start = list(pack_start(request, path))
+	for each in facts[:-1]:
+		start += pack_facts(each, True)
 	socket = os.path.join(os.path.dirname(place.path), caller.name_socket(request.described, run.project))
 	rights = [os.fsencode(line) for line in process_context.read_rights(os.getpid())]
 	parts = [
@@ -82,8 +94,10 @@ def write(place: Place, request: "child.Request", facts: Sequence[memo.Memo], pa
 		text(os.fsencode(run.project) + b"\0"),
 		text(os.fsencode(socket)),
 		text(len(note).to_bytes(caller.NUMBERS, "big") + note),
+		numbers(serial),
 		many([pack_piece(fd, data) for fd, data in run.pieces]),
-		many(packed),
+		many(start),
+		many(list(pack_facts(run, False))),
 	]
 	part = "%s.%d" % (place.path, os.getpid())
 	try:
@@ -94,11 +108,7 @@ def write(place: Place, request: "child.Request", facts: Sequence[memo.Memo], pa
 		with contextlib.suppress(OSError):
 			os.unlink(part)
 		raise
-
-
-def make_note(place: Place) -> bytes:
-	"""What the native program tells the resident when it has given this answer."""
-	return marshal.dumps(("answered", os.path.basename(place.path)))
+	return Written(serial, run.told, list(list_keys(run)))
 
 
 def remove_old(folder: str) -> None:
@@ -211,6 +221,16 @@ def pack_facts(seen: memo.Memo, is_of_start: bool) -> Iterator[bytes]:
 		if pack is None:
 			raise Unwritable("it has asked for %s" % name)
 		yield pack(args, answer)
+
+
+def list_keys(seen: memo.Memo) -> Iterator[memo.FactKey]:
+	"""The keys of all facts, in the order in which ``pack_facts`` writes them."""
+	start = seen.project + os.sep
+	for folder, files, kinds in (("", seen.files, seen.kinds), (start, seen.near_files, seen.near_kinds)):
+		yield from (("files", folder + place) for place in files)
+		yield from (("kinds", folder + place) for place in kinds)
+	for kind in ("own", "folders", "links", "lists", "asked"):
+		yield from ((kind, key) for key in getattr(seen, kind))
 
 
 # ---- questions

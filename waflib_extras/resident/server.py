@@ -119,6 +119,7 @@ class Call(NamedTuple):
 	key: sketch.Key
 	request: child.Request
 	fds: List[int]
+	compared: Optional[sketch.Compared]
 
 
 class Keeper:
@@ -130,12 +131,14 @@ class Keeper:
 		self.path = os.path.join(self.folder, caller.name_socket(self.described, self.project))
 		self.base: Optional[memo.Memo] = None
 		self.memos: Dict[sketch.Key, memo.Memo] = {}
-		self.records: Dict[str, Tuple[sketch.Key, child.Request]] = {}
+		self.records: Dict[str, Tuple[sketch.Key, child.Request, record.Written]] = {}
 		"""By their file names: the command lines that the native ``waf`` can answer."""
 		self.works: Dict[int, Work] = {}
 		self.digests = child.Digests()
 		self.counts: Dict[str, int] = {}
 		self.reason = ""
+		self.serial = 0
+		"""The number of records that were written."""
 		self.unwritten = ""
 		"""Why there is no record of the last answer."""
 		self.unfit = 0
@@ -309,7 +312,16 @@ class Keeper:
 			if value[0] == "list":
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
 			elif value[0] == "answered":
-				self.hear_answered(*self.records[value[1]])
+				self.hear_answered(*self.records[value[1]][:2])
+			elif value[0] == "called":
+				_, name, numbers, variables, serial, changed = value
+				key, request, written = self.records[name]
+				# what the record says has changed, so no memo answers
+				self.memos.pop(key, None)
+				told = None
+				if changed is not None and written.serial == serial:
+					told = sketch.Compared(serial, [written.keys[number] for number in changed])
+				self.respond(sock, pid, complete(request, numbers, variables), fds, told)
 			elif value[0] == "stop":
 				self.leave("it was told to")
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
@@ -327,7 +339,14 @@ class Keeper:
 		if all(work.sock is not sock for work in self.works.values()):
 			sock.close()
 
-	def respond(self, sock: socket.socket, pid: int, request: child.Request, fds: List[int]) -> None:
+	def respond(
+		self,
+		sock: socket.socket,
+		pid: int,
+		request: child.Request,
+		fds: List[int],
+		compared: Optional[sketch.Compared] = None,
+	) -> None:
 		"""Answer from a memo, or fork. Refuse if neither would do what the caller would do."""
 		began = time.perf_counter()
 		try:
@@ -367,7 +386,11 @@ class Keeper:
 		self.unfit = 0
 		if is_gone(sock):
 			return
-		self.begin(Call(sock, key, request, fds))
+		self.begin(Call(sock, key, request, fds, compared))
+
+	def find_written(self, key: sketch.Key) -> Optional[record.Written]:
+		"""What the record of a command line has; None if there is no record."""
+		return next((written for known, _, written in self.records.values() if known == key), None)
 
 	def hear_answered(self, key: sketch.Key, request: child.Request) -> None:
 		"""Hear that the native ``waf`` has answered from a record."""
@@ -386,19 +409,22 @@ class Keeper:
 		try:
 			if os.path.basename(place.path) != request.called_by:
 				raise record.Unwritable("the call of Python was another one: is there a script before it?")
-			record.write(place, request, facts, self.spec["path"], record.make_note(place))
+			self.serial += 1
+			written = record.write(place, request, facts, self.spec["path"], self.serial)
 			record.remove_old(self.folder)
 		except (record.Unwritable, OSError, ValueError) as e:
 			self.unwritten = str(e)
 			return
 		self.unwritten = ""
-		self.records[os.path.basename(place.path)] = key, request
+		self.records[os.path.basename(place.path)] = key, request, written
 		while len(self.records) > MEMOS:
 			del self.records[next(iter(self.records))]
 
 	def begin(self, call: Call) -> None:
 		"""Have a command line run, by the process that has begun it ahead or by a new one."""
-		if self.sketcher.is_fit() and self.sketcher.call(call.key, call.request, call.fds, self.open_report()):
+		if self.sketcher.is_fit() and self.sketcher.call(
+			call.key, call.request, call.fds, self.open_report(), call.compared
+		):
 			self.calls.append(call)
 		else:
 			if not self.calls:
@@ -434,7 +460,7 @@ class Keeper:
 		"""Begin a run ahead of its call, if one is due."""
 		if process_context.is_memory_scarce(2 * process_context.SCARCE):
 			self.sketcher.give_up("memory is short")
-		elif self.sketcher.begin():
+		elif self.sketcher.begin(self.find_written):
 			self.count("sketched")
 
 	def hear_sketch(self) -> None:
@@ -565,6 +591,15 @@ def is_gone(sock: socket.socket) -> bool:
 		return True
 	finally:
 		sock.settimeout(PATIENCE)
+
+
+def complete(request: child.Request, numbers: List[int], variables: List[bytes]) -> child.Request:
+	"""A request of the native ``waf``, which has named its record, and sends only what is different each time."""
+	environ = {name: value for name, value in request.environ.items() if name not in caller.HARMLESS}
+	for variable in variables:
+		name, _, value = os.fsdecode(variable).partition("=")
+		environ[name] = value
+	return request._replace(numbers=numbers, environ=environ)
 
 
 def make_key(request: child.Request, fds: List[int]) -> sketch.Key:

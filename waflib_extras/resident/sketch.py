@@ -12,10 +12,10 @@ import os
 import signal
 import socket
 import time
-from typing import Dict, Final, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Final, List, NamedTuple, Optional, Set, Tuple
 
 from ..launcher import caller
-from . import child, prestart, process_context, witness
+from . import child, memo, prestart, process_context, record, witness
 
 REST = 0.12  # seconds after a build, within which a change of what it has written might not show
 TRIES = 5  # the pause before each is twice as long as the one before
@@ -27,6 +27,13 @@ SHAPES: Final = 3  # the position of the terminals in a key
 Key = Tuple[str, Tuple[str, ...], Tuple[Tuple[str, str], ...], Tuple[prestart.Shape, ...]]
 """All that a run depends on: its folder, arguments, variables, and the terminals of its streams."""
 Files = Dict[str, Optional[witness.Signature]]
+
+
+class Compared(NamedTuple):
+	"""What the native ``waf`` has found to be changed when it compared a record."""
+
+	serial: int
+	changed: List[memo.FactKey]
 
 
 class Sketch(NamedTuple):
@@ -51,6 +58,8 @@ class Sketcher:
 		self.order_of: Optional[Sketch] = None
 		"""The command line that this process has begun."""
 		self.is_ready = False
+		self.serial = 0
+		"""The record that it knows; 0 if there is none."""
 		self.report = -1
 		"""The report of the call that it was told of; -1 before."""
 		self.ended: Set[int] = set()
@@ -59,7 +68,7 @@ class Sketcher:
 		self.blind: Dict[Key, str] = {}
 		"""By command line whose tasks are not asked before the call: the reason."""
 		self.known = 0
-		"""How many tasks were found to be up to date before the call."""
+		"""How many tasks were found to be up to date before the call; -1 while they are asked."""
 		self.reason = "nothing was built yet"
 
 	# ---- whether and when
@@ -99,12 +108,14 @@ class Sketcher:
 
 	# ---- the process
 
-	def begin(self) -> bool:
-		"""Begin the run that is due, if possible."""
+	def begin(self, find_written: Callable[[Key], Optional[record.Written]]) -> bool:
+		"""Begin the run that is due, if possible. The function finds what the record of a command line has."""
 		self.drop()
 		order, self.wanted = self.wanted, None
 		if order is None or self.is_hopeless(order.key):
 			return False
+		written = find_written(order.key)
+		self.serial = written.serial if written is not None else 0
 		try:
 			ours, theirs = socket.socketpair()
 			pid = os.fork()
@@ -113,8 +124,9 @@ class Sketcher:
 			return False
 		if pid == 0:
 			asks = order.key not in self.blind
+			recorded = written.facts if written is not None else None
 			prestart.run_ahead(
-				order.request, order.key[SHAPES], self.digests, theirs.detach(), self.project, asks
+				order.request, order.key[SHAPES], self.digests, theirs.detach(), self.project, asks, recorded
 			)
 		theirs.close()
 		with contextlib.suppress(OSError):
@@ -161,13 +173,14 @@ class Sketcher:
 		except (OSError, IndexError):
 			return False
 
-	def call(self, key: Key, request: child.Request, fds: List[int], report: int) -> bool:
+	def call(self, key: Key, request: child.Request, fds: List[int], report: int, compared: Optional[Compared]) -> bool:
 		"""Give a call to the process, if it has begun this command line. Its answer is read later."""
 		if not self.is_ready or self.sock is None or self.order_of is None or self.order_of.key != key:
 			os.close(report)
 			return False
 		harmless = {name: value for name, value in request.environ.items() if name in caller.HARMLESS}
-		message = marshal.dumps((harmless, request.numbers))
+		is_same = compared is not None and compared.serial == self.serial
+		message = marshal.dumps((harmless, request.numbers, compared.changed if compared and is_same else None))
 		data = len(message).to_bytes(caller.NUMBERS, "big") + message
 		try:
 			rights = array.array("i", [report, *fds])
@@ -189,7 +202,8 @@ class Sketcher:
 			kind, value = b"", None
 		was_called = self.report >= 0
 		if kind == prestart.READY:
-			self.is_ready = True
+			# it tells so twice, and may have been called meanwhile
+			self.is_ready = not was_called
 			self.known = int(value)
 			self.reason = ""
 			return None

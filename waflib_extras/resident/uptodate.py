@@ -9,7 +9,6 @@ changed, Waf asks all of them. A task counts as up to date only if no task that 
 ``docs/resident.md`` tells why that is safe.
 """
 
-import time
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Optional, Set
 
 from waflib import Errors, Node, Runner, Task
@@ -20,7 +19,6 @@ from ..hooks import lifecycle, stock
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
 
-LONGEST = 10.0  # seconds for all tasks
 ROUNDS = 8
 """A task that waits for tasks that wait for others, and so on, is asked ahead up to so many steps."""
 TABLES = ("imp_sigs", "node_deps", "raw_deps")
@@ -46,7 +44,6 @@ class UpToDate:
 		self.tasks: List[Task.Task] = []
 		self.task: Optional[Task.Task] = None
 		"""The task that is being asked."""
-		self.deadline = 0.0
 		self.sums: Dict[Node.Node, bytes] = {}
 		"""The digests that Waf had before."""
 		self.environments: Dict[str, bytes] = {}
@@ -58,8 +55,8 @@ class UpToDate:
 
 	# ---- before the call
 
-	def find(self, bld: "BuildContext", tasks: List[Task.Task]) -> None:
-		"""Ask all tasks of a group."""
+	def find(self, bld: "BuildContext", tasks: List[Task.Task], is_over: Callable[[], bool]) -> None:
+		"""Ask all tasks of a group, until there is no time left for more."""
 		self.bld = bld
 		self.tasks = tasks
 		if not hasattr(bld, "cache_sig"):
@@ -70,7 +67,7 @@ class UpToDate:
 		build = lifecycle.find()
 		changed = dict(build.changed)
 		hash_node = Node.Node.get_bld_sig
-		self.deadline = time.monotonic() + LONGEST
+		self.is_over = is_over
 		try:
 			Node.Node.get_bld_sig = self.make_reader(hash_node)  # type: ignore[method-assign]
 			self.ask_all([task for task in tasks if is_usual(task) and not task.hasrun])
@@ -119,7 +116,7 @@ class UpToDate:
 					return False
 				self.ended[other] = frozenset(other.prev)
 			groups.append(self.ended[other])
-		if time.monotonic() > self.deadline:
+		if self.is_over():
 			return True
 		self.task = task
 		self.asked.add(task)
@@ -208,7 +205,9 @@ class UpToDate:
 		ran = self.ran
 		return not ran or (ran.isdisjoint(task.run_after) and all(map(ran.isdisjoint, self.groups.get(task, ()))))
 
-	def ask_now(self, status: Callable[[Runner.Parallel, Task.Task], int], master: Runner.Parallel, task: Task.Task) -> int:
+	def ask_now(
+		self, status: Callable[[Runner.Parallel, Task.Task], int], master: Runner.Parallel, task: Task.Task
+	) -> int:
 		"""The status of a task after the call."""
 		if self.is_known(task):
 			return Task.SKIP_ME

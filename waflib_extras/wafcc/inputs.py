@@ -235,8 +235,8 @@ class InputMemory:
 			if changed is None or not is_same or (self.suspects is None and self.records):
 				self.suspects = None
 				return None
-			numbers = [number for path in changed for number in places.get(path, ())]
-			self.suspects = self.find_changed(numbers).union(makers)
+			numbers = {number for path in changed for number in places.get(path, ())}
+			self.suspects = self.find_changed(numbers.union(self.suspects or ())).union(makers)
 			return {task for number in self.suspects for task in users.get(number, ())}
 
 		return renew

@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{mpsc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,25 +19,53 @@ use super::record::{Asked, Fact, Record, Seen, Status};
 /// Fewer facts are looked at by one thread: another one would be started in vain.
 const FEW: usize = 1000;
 const MOST_THREADS: usize = 8;
+/// If more has changed, it is not told what.
+const MOST_CHANGES: usize = 1000;
 /// The folder in which Python keeps compiled modules.
 const COMPILED: &[u8] = b"__pycache__";
 /// How long a program may take to tell what it has told before.
 const DEADLINE: Duration = Duration::from_secs(15);
 const MOMENT: Duration = Duration::from_micros(200);
 
+/// What has changed since a record was written.
+#[derive(Debug, PartialEq)]
+pub enum Change {
+    Nothing,
+    /// Of what the run has looked at: by their numbers, or none if they are too many.
+    Run(Option<Vec<u32>>),
+    /// Something that decides how the resident process starts, or it is not known.
+    Start,
+}
+
 /// Looks at everything again, by several threads.
-pub fn hold(record: &Record) -> bool {
+pub fn find_change(record: &Record) -> Change {
     if !caller::rights().is_some_and(|rights| rights == record.rights) {
-        return false;
+        return Change::Start;
     }
     let Some(project) = open_folder(record.project) else {
-        return false;
+        return Change::Start;
     };
-    let is_program = |fact: &&Fact| matches!(fact.seen, Seen::Program(_));
-    let (programs, facts): (Vec<&Fact>, Vec<&Fact>) = record.facts.iter().partition(is_program);
+    let start: Vec<(u32, &Fact)> = number(&record.start);
+    if find_changed(&start, project.as_raw_fd(), 0).is_none() {
+        return Change::Start;
+    }
+    let is_program = |(_, fact): &(u32, &Fact)| matches!(fact.seen, Seen::Program(_));
+    let (programs, facts): (Vec<_>, Vec<_>) = number(&record.facts).into_iter().partition(is_program);
     // These run while the files are looked at.
-    let asked: Vec<Option<Answer>> = programs.iter().map(|fact| Answer::begin(fact)).collect();
-    are_same(&facts, project.as_raw_fd()) && asked.into_iter().all(|answer| answer.is_some_and(Answer::end))
+    let asked: Vec<Option<Answer>> = programs.iter().map(|(_, fact)| Answer::begin(fact)).collect();
+    let Some(mut changed) = find_changed(&facts, project.as_raw_fd(), MOST_CHANGES) else {
+        return Change::Run(None);
+    };
+    if changed.is_empty() && asked.into_iter().all(|answer| answer.is_some_and(Answer::end)) {
+        return Change::Nothing;
+    }
+    // It was not waited for their answers, or they are others.
+    changed.extend(programs.iter().map(|(number, _)| number));
+    Change::Run(Some(changed))
+}
+
+fn number<'a>(facts: &'a [Fact<'a>]) -> Vec<(u32, &'a Fact<'a>)> {
+    (0..).zip(facts).collect()
 }
 
 fn open_folder(path: &CStr) -> Option<OwnedFd> {
@@ -48,17 +76,21 @@ fn open_folder(path: &CStr) -> Option<OwnedFd> {
     }
 }
 
-fn are_same(facts: &[&Fact], project: RawFd) -> bool {
+/// The numbers of those that have changed; nothing if there are more than `most` of them.
+fn find_changed(facts: &[(u32, &Fact)], project: RawFd, most: usize) -> Option<Vec<u32>> {
     let processors = thread::available_parallelism().map_or(1, |count| count.get());
     let threads = (facts.len() / FEW + 1).min(processors).min(MOST_THREADS);
-    let has_changed = AtomicBool::new(false);
-    let look = |part: &[&Fact]| {
-        for fact in part {
-            if has_changed.load(Ordering::Relaxed) {
+    let changed = Mutex::new(Vec::new());
+    let is_over = AtomicBool::new(false);
+    let look = |part: &[(u32, &Fact)]| {
+        for (number, fact) in part {
+            if is_over.load(Ordering::Relaxed) {
                 return;
             }
             if !is_same(fact, project) {
-                has_changed.store(true, Ordering::Relaxed);
+                let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
+                changed.push(*number);
+                is_over.store(changed.len() > most, Ordering::Relaxed);
             }
         }
     };
@@ -73,7 +105,8 @@ fn are_same(facts: &[&Fact], project: RawFd) -> bool {
         }
         look(own);
     });
-    !has_changed.load(Ordering::Relaxed)
+    let changed = changed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (changed.len() <= most).then_some(changed)
 }
 
 fn is_same(fact: &Fact, project: RawFd) -> bool {

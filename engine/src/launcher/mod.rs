@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! argv, variables, folder ─► caller ─► record ─► facts ─┬─► its output
-//!                                                       └─► waf-python, if there is no record, or something has changed
+//!                                                       ├─► call: the resident process runs Waf, if something that Waf looks at has changed
+//!                                                       └─► waf-python, if there is no record, or it does not answer
 //! ```
 //!
 //! A record holds all that a run of Waf has looked at and printed (`waflib_extras/resident/record.py`). It has changed nothing, so its output
 //! is right as long as nothing of that has changed. `docs/resident.md` says what is compared. In any doubt, Python decides.
 
+pub mod call;
 pub mod caller;
 pub mod facts;
 pub mod record;
@@ -26,6 +28,7 @@ use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, S
 
 use crate::process::replace::exec_program;
 use caller::Caller;
+use facts::Change;
 use record::Record;
 
 /// The `waf` of Python, which is installed beside ours.
@@ -44,8 +47,8 @@ pub fn main(args: &[OsString], path: &Path) -> i32 {
     // A mistake of ours is no reason to fail: Python runs the command line.
     panic::set_hook(Box::new(|_| ()));
     let caller = Caller::find(args, &python);
-    if let Ok(Some(())) = panic::catch_unwind(|| answer(caller.as_ref()?, began)) {
-        return 0;
+    if let Ok(Some(status)) = panic::catch_unwind(|| run(caller.as_ref()?, began)) {
+        return status;
     }
     match caller {
         Some(caller) => std::env::set_var(CALLED_BY, caller.name()),
@@ -57,13 +60,26 @@ pub fn main(args: &[OsString], path: &Path) -> i32 {
     NOT_FOUND
 }
 
-/// Prints the answer of a record, if there is one that holds.
-fn answer(caller: &Caller, began: Instant) -> Option<()> {
+/// Runs the command line by what its record says, if there is one. The exit status.
+fn run(caller: &Caller, began: Instant) -> Option<i32> {
     let bytes = record::read(&caller.record()?)?;
     let record = Record::parse(&bytes)?;
-    if record.key != caller.key() || !facts::hold(&record) {
+    if record.key != caller.key() {
         return None;
     }
+    match facts::find_change(&record) {
+        Change::Nothing => {
+            print(&record, began);
+            tell(&record);
+            Some(0)
+        }
+        Change::Run(changed) => call::call(&record, &caller.name(), changed.as_deref()),
+        Change::Start => None,
+    }
+}
+
+/// Prints the answer of a record.
+fn print(record: &Record, began: Instant) {
     // A reader that has gone is no error for Python either.
     // SAFETY: only a system call.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
@@ -76,8 +92,6 @@ fn answer(caller: &Caller, began: Instant) -> Option<()> {
             break;
         }
     }
-    tell(&record);
-    Some(())
 }
 
 /// Tells the resident process that its record has answered. Whether it hears that does not matter, and it is not waited for.

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-const MAGIC: &[u8] = b"wafans01";
+const MAGIC: &[u8] = b"wafans02";
 /// The most that is read. A million files need less.
 const MOST: u64 = 1 << 30;
 /// How many things get room before they are read.
@@ -81,7 +81,12 @@ pub struct Record<'a> {
     /// The socket of the resident process, and the message for it after an answer from this record.
     pub socket: &'a [u8],
     pub note: &'a [u8],
+    /// The resident process counts its records.
+    pub serial: i64,
     pub pieces: Vec<Piece<'a>>,
+    /// What decides how Python and the resident process start.
+    pub start: Vec<Fact<'a>>,
+    /// What the run has looked at.
     pub facts: Vec<Fact<'a>>,
 }
 
@@ -116,7 +121,9 @@ impl<'a> Record<'a> {
             project: rest.path()?,
             socket: rest.text()?,
             note: rest.text()?,
+            serial: rest.number()?,
             pieces: rest.many(Reader::piece)?,
+            start: rest.many(Reader::fact)?,
             facts: rest.many(Reader::fact)?,
         };
         rest.bytes.is_empty().then_some(record)
@@ -249,15 +256,17 @@ mod tests {
         let one = 1u32.to_le_bytes();
         let piece = [&b"\x01\x01"[..], &text(b"done\n")].concat();
         let fact = [&b"K\x00"[..], &text(b"/a\0"), &7i64.to_le_bytes()].concat();
-        let parts: [&[u8]; 9] = [
+        let parts: [&[u8]; 11] = [
             MAGIC,
             &text(b"key"),
             &none,
             &text(b"/p\0"),
             &text(b"s"),
             &text(b"n"),
+            &5i64.to_le_bytes(),
             &one,
             &piece,
+            &none,
             &one,
         ];
         [parts.concat(), fact].concat()
@@ -267,7 +276,7 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let bytes = record();
         let record = Record::parse(&bytes).unwrap();
-        assert_eq!((record.key, record.note), (&b"key"[..], &b"n"[..]));
+        assert_eq!((record.key, record.note, record.serial), (&b"key"[..], &b"n"[..], 5));
         let expected = Fact {
             is_near: false,
             path: c"/a",
