@@ -120,8 +120,8 @@ class Vouched:
 	def __init__(self, facts: Facts, recorded: Optional[Facts]) -> None:
 		self.facts = facts
 		self.others = {kind: facts[kind] for kind in KINDS}  # type: ignore[literal-required]
-		for kind in KINDS if recorded is not None else ():
-			known = recorded[kind]  # type: ignore[literal-required]
+		for kind in KINDS:
+			known = recorded[kind] if recorded is not None else {}  # type: ignore[literal-required]
 			self.others[kind] = {key: seen for key, seen in self.others[kind].items() if known.get(key, KINDS) != seen}
 
 	def choose(self, changed: Optional[Sequence[FactKey]]) -> Facts:
@@ -141,7 +141,7 @@ class Looked:
 
 	def __init__(self, told: Facts, project: str) -> None:
 		"""A file that is no link is looked at once, for its status and for its kind."""
-		single = {}
+		single: Dict[str, Optional[witness.Signature]] = {}
 		links = dict(told["links"])
 		for place, signature in told["files"].items():
 			if signature and links.get(place) == stat.S_IFREG:

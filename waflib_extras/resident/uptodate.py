@@ -69,10 +69,10 @@ class UpToDate:
 		hash_node = Node.Node.get_bld_sig
 		self.is_over = is_over
 		try:
-			Node.Node.get_bld_sig = self.make_reader(hash_node)  # type: ignore[method-assign]
+			Node.Node.get_bld_sig = self.make_reader(hash_node)
 			self.ask_all([task for task in tasks if is_usual(task) and not task.hasrun])
 		finally:
-			Node.Node.get_bld_sig = hash_node  # type: ignore[method-assign]
+			Node.Node.get_bld_sig = hash_node
 			build.changed = changed
 			for task in self.known:
 				task.hasrun = Task.NOT_RUN
@@ -210,7 +210,7 @@ class UpToDate:
 	) -> int:
 		"""The status of a task after the call."""
 		if self.is_known(task):
-			return Task.SKIP_ME
+			return int(Task.SKIP_ME)
 		self.forget(task)
 		found = status(master, task)
 		if found not in (Task.SKIP_ME, Task.ASK_LATER):

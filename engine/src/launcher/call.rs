@@ -18,7 +18,7 @@ use super::caller::HARMLESS;
 use super::record::Record;
 
 /// How long the process may take until it begins. Then Python would run Waf here.
-const TAKEN: Duration = Duration::from_secs(100);
+const TAKEN: Duration = Duration::from_secs(20);
 /// The most descriptors in one message.
 const MOST: usize = 250;
 /// The longest answer. It is a number, or a text.
@@ -266,8 +266,17 @@ mod tests {
     #[test]
     fn values_are_those_of_python() {
         assert_eq!(integer(258), b"i\x02\x01\0\0");
-        assert_eq!(list(&[bytes(b"ab"), string(b"c")]), b"[\x02\0\0\0s\x02\0\0\0aba\x01\0\0\0c");
-        for (value, number) in [(&b"\xe9\x02\x01\0\0"[..], Some(258)), (b"i\xff\xff\xff\xff", Some(-1)), (b"N", None), (b"", None), (b"i\0", None)] {
+        assert_eq!(
+            list(&[bytes(b"ab"), string(b"c")]),
+            b"[\x02\0\0\0s\x02\0\0\0aba\x01\0\0\0c"
+        );
+        for (value, number) in [
+            (&b"\xe9\x02\x01\0\0"[..], Some(258)),
+            (b"i\xff\xff\xff\xff", Some(-1)),
+            (b"N", None),
+            (b"", None),
+            (b"i\0", None),
+        ] {
             assert_eq!(parse_integer(value), number, "{value:?}");
         }
     }

@@ -49,7 +49,9 @@ pub fn lives(pid: i32) -> bool {
 pub fn sleeps(pid: i32) -> bool {
     let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     let number = call.split(' ').next().and_then(|word| word.parse().ok());
-    [libc::SYS_clock_nanosleep, libc::SYS_nanosleep].map(Some).contains(&number)
+    [libc::SYS_clock_nanosleep, libc::SYS_nanosleep]
+        .map(Some)
+        .contains(&number)
 }
 
 #[track_caller]
