@@ -221,7 +221,7 @@ class ResidentWaf(Waf):
 			told = self.ask(run, "--resident-list")
 			if time.monotonic() > deadline:
 				raise Failed("its resident process begins nothing ahead: %s" % (told or "there is none"))
-			if "not yet" in told:
+			if "not yet" in told or "asks its tasks" in told:
 				time.sleep(PAUSE)
 			else:
 				run.aside("settle", self.command(run))

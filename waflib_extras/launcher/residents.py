@@ -79,10 +79,12 @@ def show(told: Status) -> str:
 	reason = "; last not kept or not answered: %s" % told["reason"] if told["reason"] else ""
 	ahead = "; none begun ahead: %s" % told["sketch"]
 	if not told["sketch"]:
-		why = told.get("unasked")
-		known = told.get("known", 0)
-		knows = "knows that %d tasks are up to date" % known if known >= 0 else "asks its tasks"
-		ahead = "; 1 begun ahead and waits, and %s" % ("has asked no task: %s" % why if why else knows)
+		known, why = told.get("known", 0), told.get("unasked")
+		ahead = "; 1 begun ahead and waits, and knows that %d tasks are up to date" % known
+		if why:
+			ahead = "; 1 begun ahead and waits, and has asked no task: %s" % why
+		elif known < 0:
+			ahead = "; 1 begun ahead, and asks its tasks"
 	ahead += "; waf starts Python each time: %s" % told["unwritten"] if told.get("unwritten") else ""
 	before = "; the one before has left: %s" % told["before"] if told["before"] else ""
 	reason += ahead + before

@@ -184,8 +184,7 @@ def find_changed_content(
 		except (OSError, ValueError):
 			now = None
 		if now != signature:
-			are_files = now and signature and stat.S_ISREG(now[0]) and stat.S_ISREG(signature[0])
-			yield folder + place if are_files else None
+			yield folder + place if witness.is_plain(now) and witness.is_plain(signature) else None
 
 
 def find_changed_file(files: Dict[str, Optional[witness.Signature]]) -> str:

@@ -92,6 +92,26 @@ class Watcher(witness.Witness):
 				self.refuse("%s names %s" % (code.co_filename, name))
 
 
+class Lookout(Watcher):
+	"""A watcher for tasks that are asked. What changes meanwhile counts as changed after that, too."""
+
+	def __init__(self, refuse: Callable[..., None]) -> None:
+		super().__init__(refuse)
+		self.unsettled: List[memo.FactKey] = []
+
+	def keep(self, facts: Dict[witness.K, witness.V], key: witness.K, value: witness.V) -> None:
+		is_status = facts is self.files or facts is self.own
+		is_fresh = is_status and isinstance(value, tuple) and witness.is_fresh(value, self.began)
+		if facts.setdefault(key, value) != value or is_fresh:
+			self.unsettled.append(next((kind, key) for kind in memo.KINDS if getattr(self, kind) is facts))
+
+	def find_unsettled(self) -> Optional[Set[str]]:
+		"""The files that count as changed; None if anything else does."""
+		if any(kind != "files" or not witness.is_plain(self.files[str(key)]) for kind, key in self.unsettled):
+			return None
+		return {str(key) for _, key in self.unsettled}
+
+
 class Checks(List[Callable[[], bool]]):
 	"""
 	Functions by which tools check once more what they have looked at, called when the run goes on.
@@ -150,7 +170,7 @@ class WaitingRun:
 		self.checks = Checks()
 		self.master: Optional[Parallel] = None
 		"""Waf's scheduler, from the moment when it has its first task."""
-		self.late: Optional[Watcher] = None
+		self.late: Optional[Lookout] = None
 		"""What the tasks have looked at before the call."""
 		self.looked: Optional[memo.Vouched] = None
 		"""The same, to be compared after it."""
@@ -286,7 +306,7 @@ class WaitingRun:
 
 		assert self.master is not None
 		shown = len(child.Stream.chunks)
-		seen = Watcher(refuse)
+		seen = Lookout(refuse)
 		seen.begin()
 		self.tasks.find(self.master.bld, tasks, is_over)
 		seen.end()
@@ -349,6 +369,8 @@ class WaitingRun:
 		self.build.is_called = True
 		if self.looked is not None and self.late is not None:
 			changed = memo.Looked(self.looked.choose(self.changed), self.project).find_changes()
+			unsettled = self.late.find_unsettled()
+			changed = None if changed is None or unsettled is None else changed | unsettled
 			self.tasks.go_on(changed, self.checks.renewals)
 			if changed is not None:
 				self.late.give(seen, changed)

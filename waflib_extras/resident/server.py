@@ -356,7 +356,9 @@ class Keeper:
 				raise Unfit("the caller has other rights")
 			key = make_key(request, fds[:3])
 			known = self.memos.pop(key, None)
-			changed = self.base.find_change() if self.base else "everything"
+			changed = ""
+			if compared is None:  # the native waf has compared what we were made of, too
+				changed = self.base.find_change() if self.base else "everything"
 			if changed:
 				self.leave("%s changed" % changed)
 				raise Unfit("%s changed" % changed)

@@ -67,6 +67,11 @@ def sign(found: os.stat_result) -> Signature:
 	)
 
 
+def is_plain(signature: Optional[Signature]) -> bool:
+	"""Tell whether this is the signature of a file, and not of a folder or something else."""
+	return signature is not None and stat.S_ISREG(signature[0])
+
+
 CHANGED = 8  # the position in a signature of the time of the last change of any kind, which no program can set
 
 
