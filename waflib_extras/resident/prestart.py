@@ -157,6 +157,7 @@ class WaitingRun:
 	"""The object that runs the command line."""
 	build: "lifecycle.Build"
 	tasks: "uptodate.UpToDate"
+	find_strange: "Callable[[Callable[[str], bool]], str]"
 
 	def __init__(self, sock: socket.socket, project: str, asks: bool, recorded: Optional[memo.Facts]) -> None:
 		self.sock = sock
@@ -211,6 +212,7 @@ class WaitingRun:
 		from . import uptodate
 
 		self.tasks = uptodate.UpToDate()
+		self.find_strange = uptodate.find_strange
 		self.build = build = lifecycle.find()
 		begin, start = Utils.Timer.__init__, threading.Thread.start
 
@@ -294,7 +296,7 @@ class WaitingRun:
 		"""Ask all tasks whether they are up to date, and note what they look at."""
 
 		def refuse(reason: str, again: int = LATER) -> None:
-			self.refuse("a task, when asked: %s" % reason, BLIND if again == LATER else again)
+			self.refuse(reason, BLIND if again == LATER else again)
 
 		asked, has_come = itertools.count(1), False
 
@@ -304,6 +306,9 @@ class WaitingRun:
 				has_come = has_come or bool(select.select([self.sock], [], [], 0)[0])
 			return has_come
 
+		strange = self.find_strange(child.is_trusted)
+		if strange:
+			refuse(strange)
 		assert self.master is not None
 		shown = len(child.Stream.chunks)
 		seen = Lookout(refuse)

@@ -9,7 +9,7 @@ changed, Waf asks all of them. A task counts as up to date only if no task that 
 ``docs/resident.md`` tells why that is safe.
 """
 
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Optional, Set
+from typing import TYPE_CHECKING, Callable, Container, Dict, FrozenSet, List, Optional, Set
 
 from waflib import Errors, Node, Runner, Task
 from waflib.Tools import c_preproc
@@ -70,7 +70,7 @@ class UpToDate:
 		self.is_over = is_over
 		try:
 			Node.Node.get_bld_sig = self.make_reader(hash_node)
-			self.ask_all([task for task in tasks if is_usual(task) and not task.hasrun])
+			self.ask_all([task for task in tasks if not task.hasrun and is_usual(task, bld.deps_man)])
 		finally:
 			Node.Node.get_bld_sig = hash_node
 			build.changed = changed
@@ -121,6 +121,7 @@ class UpToDate:
 		self.task = task
 		self.asked.add(task)
 		if task.scan:
+			# other tools have looked at the task before, and do not see this
 			task.scan = refuse
 		try:
 			status = task.runnable_status()
@@ -223,18 +224,31 @@ def refuse() -> None:
 	raise Errors.WafError("a task is not scanned before the call")
 
 
-def is_usual(task: Task.Task) -> bool:
-	"""Tell whether Waf's own functions alone decide whether this task runs."""
+def is_usual(task: Task.Task, manual: Container[Node.Node]) -> bool:
+	"""Tell whether Waf's own functions alone decide whether this task runs. Of these nodes, others decide."""
 	cls = task.__class__
 	usual = USUAL.get(cls)
 	if usual is None:
-		methods = all(getattr(cls, name) is getattr(Task.Task, name) for name in (*stock.METHODS, "sig_vars"))
+		methods = all(getattr(cls, name, None) is getattr(Task.Task, name) for name in (*stock.METHODS, "sig_vars"))
 		usual = USUAL[cls] = methods and (cls.scan is None or cls.scan is c_preproc.scan)
 	if not usual or not OWN.isdisjoint(task.__dict__):
 		return False
-	manual = task.generator.bld.deps_man
-	return not manual or not any(node in manual for node in (*task.inputs, *task.outputs))
+	return not any(node in manual for node in (*task.inputs, *task.outputs))
+
+
+def find_strange(is_trusted: Callable[[str], bool]) -> str:
+	"""The name of a function of Waf's that a project has replaced, so that asking a task runs code of the project."""
+	for name in WATCHED:
+		code = getattr(lifecycle.find_in_waf(name), "__code__", None)
+		if code is not None and not is_trusted(code.co_filename):
+			return "%s is the project's own" % name
+	return ""
 
 
 USUAL: Dict[type, bool] = {}
 OWN = frozenset((*stock.METHODS, "sig_vars", "scan"))
+WATCHED = (
+	*("Task.Task." + name for name in (*stock.METHODS, "sig_vars")),
+	*("Node.Node." + name for name in ("exists", "get_bld_sig", "h_file")),
+	"Utils.h_file",
+)
