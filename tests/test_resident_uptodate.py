@@ -30,6 +30,7 @@ def configure(conf):
 	conf.load('compiler_c')
 
 def build(bld):
+	print('the wscript prints')
 	bld(rule='(echo "#define MADE \\\\\\\\"; cat ${SRC}) > ${TGT}', source='made.txt', target='made.h', ext_out=['.h'])
 	bld.stlib(source='a.c b.c', target='low', includes='. first inc')
 	bld.program(source='main.c', target='app', includes='. first inc', use='low')

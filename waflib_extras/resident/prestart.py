@@ -21,6 +21,7 @@ import struct
 import sys
 import termios
 import threading
+import time
 import traceback
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
@@ -46,6 +47,7 @@ LATER, SOON, NEXT, BLIND = range(4)
 """Try again: when the code has changed, soon, after the next build, or at once without asking tasks."""
 ASKING_NOW = -1  # in place of the number of tasks that are up to date
 OFTEN = 20  # tasks between two looks whether the call has come
+ENOUGH = 10.0  # seconds for asking tasks; the others are asked after the call
 LONGEST = 30  # seconds that a run may take up to its first task
 
 Shape = Union[bool, Tuple[int, ...]]
@@ -298,25 +300,26 @@ class WaitingRun:
 		def refuse(reason: str, again: int = LATER) -> None:
 			self.refuse(reason, BLIND if again == LATER else again)
 
-		asked, has_come = itertools.count(1), False
+		asked, is_late = itertools.count(1), False
+		end = time.monotonic() + ENOUGH
 
 		def is_over() -> bool:
-			nonlocal has_come
+			nonlocal is_late
 			if next(asked) % OFTEN == 0:
-				has_come = has_come or bool(select.select([self.sock], [], [], 0)[0])
-			return has_come
+				is_late = is_late or bool(select.select([self.sock], [], [], 0)[0]) or time.monotonic() > end
+			return is_late
 
 		strange = self.find_strange(child.is_trusted)
 		if strange:
 			refuse(strange)
 		assert self.master is not None
+		flush_streams()
 		shown = len(child.Stream.chunks)
 		seen = Lookout(refuse)
 		seen.begin()
 		self.tasks.find(self.master.bld, tasks, is_over)
 		seen.end()
-		for stream in (sys.stdout, sys.stderr):
-			stream.flush()
+		flush_streams()
 		if len(child.Stream.chunks) != shown:
 			refuse("it prints something")
 		if len(os.listdir("/proc/self/task")) > 1:
@@ -381,6 +384,11 @@ class WaitingRun:
 				self.late.give(seen, changed)
 		if not seen.hindrance:
 			witness.Witness.active = seen
+
+
+def flush_streams() -> None:
+	for stream in (sys.stdout, sys.stderr):
+		stream.flush()
 
 
 def is_called_by(frame: Optional[FrameType], cls: type) -> bool:
