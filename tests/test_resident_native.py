@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Callable, List
+from typing import Any, Callable, List, NamedTuple
 
 import pytest
 from resident_support import Resident, install, said
@@ -264,3 +264,166 @@ def test_a_listener_that_is_in_the_way(built: Resident, runtime: pathlib.Path) -
 		for one in held:
 			one.close()
 		os.kill(pid, signal.SIGCONT)
+
+
+# ---- after an edit
+
+SCRIPT = """\
+def options(opt):
+	opt.load('resident')
+
+def configure(conf):
+	pass
+
+def build(bld):
+	bld(rule='sh ${SRC} > ${TGT}', source='run.sh', target='out.txt')
+"""
+LOGGING = """\
+#!%s
+with open(%r, "a") as log:
+	log.write("started\\n")
+from waflib_extras.launcher import main
+main()
+"""
+
+
+class Edited(NamedTuple):
+	"""A project with a record, whose only command has changed since."""
+
+	made: Resident
+	log: pathlib.Path
+	"""A line for each start of Python's waf."""
+
+	def edit(self, text: str) -> None:
+		(self.made.folder / "run.sh").write_text(text)
+
+	def starts(self) -> int:
+		return len(self.log.read_text().splitlines())
+
+	def begin(self, **kw: Any) -> "subprocess.Popen[bytes]":
+		"""Start a build whose command tells its number in a file, and wait for it."""
+		pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+		begun = subprocess.Popen(
+			self.made.command("build"), cwd=self.made.folder, env=self.made.environ(), **pipes, **kw
+		)
+		self.made.wait(lambda: self.pid())
+		return begun
+
+	def pid(self) -> int:
+		try:
+			return int((self.made.folder / "pid").read_text() or 0)
+		except FileNotFoundError:
+			return 0
+
+	def is_gone(self) -> bool:
+		return not os.path.exists("/proc/%d" % self.pid())
+
+
+@pytest.fixture
+def edited(resident: Make, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Edited:
+	log = tmp_path / "log"
+	(tmp_path / "bin" / "waf-python").write_text(LOGGING % (sys.executable, str(log)))
+	made = resident({"wscript": SCRIPT, "run.sh": "echo one"})
+	made.settle("build")
+	made.wait(lambda: find_records(runtime))
+	return Edited(made, log)
+
+
+WAIT = "echo $$ > ../pid; exec sleep 60"
+
+
+def test_an_edit_needs_no_python(edited: Edited) -> None:
+	"""The resident process runs the build, and Python's waf is not started, edit after edit."""
+	made, starts = edited.made, edited.starts()
+	for number in range(3):
+		made.wait(lambda: made.told()["sketch"] == "" and made.told()["known"] >= 0)
+		edited.edit(f"echo {number}")
+		assert "run.sh" in made.run("build").stdout
+		assert (made.folder / "build" / "out.txt").read_text() == f"{number}\n"
+	assert made.count("thawed") == 3
+	assert edited.starts() == starts
+
+
+def test_an_edit_that_fails(edited: Edited) -> None:
+	"""The exit status and the messages are those of Python's waf."""
+	starts = edited.starts()
+	edited.edit("echo wrong >&2; exit 3")
+	ours = edited.made.run("build", status=1)
+	assert edited.starts() == starts
+	theirs = edited.made.run("build", env={caller.OFF: "1"}, status=1)
+	assert edited.starts() == starts + 1
+	assert said(ours, edited.made.folder) == said(theirs, edited.made.folder)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 68), (signal.SIGTERM, -15), (signal.SIGHUP, -1)])
+def test_signals_after_an_edit(number: int, status: int, edited: Edited) -> None:
+	"""A signal ends the command, and the caller as Python's waf would end."""
+	starts = edited.starts()
+	edited.edit(WAIT)
+	begun = edited.begin()
+	begun.send_signal(number)
+	begun.communicate(timeout=60)
+	assert begun.returncode == status
+	edited.made.wait(edited.is_gone)
+	assert edited.starts() == starts
+
+
+def test_stopped_after_an_edit(edited: Edited) -> None:
+	"""A caller that is stopped stops the command, too, and both go on together."""
+	edited.edit(WAIT)
+	begun = edited.begin()
+
+	def state(pid: int) -> str:
+		return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+	begun.send_signal(signal.SIGTSTP)
+	edited.made.wait(lambda: (state(begun.pid), state(edited.pid())) == ("T", "T"))
+	begun.send_signal(signal.SIGCONT)
+	edited.made.wait(lambda: "T" not in (state(begun.pid), state(edited.pid())))
+	begun.send_signal(signal.SIGINT)
+	begun.communicate(timeout=60)
+	edited.made.wait(edited.is_gone)
+
+
+def test_a_caller_that_is_killed(edited: Edited) -> None:
+	"""Its command ends with it."""
+	edited.edit(WAIT)
+	begun = edited.begin()
+	begun.kill()
+	begun.communicate(timeout=60)
+	edited.made.wait(edited.is_gone)
+
+
+def test_a_resident_that_is_killed_in_a_command(edited: Edited) -> None:
+	"""The caller says so, ends the command, and does not run it once more."""
+	edited.edit(WAIT)
+	begun = edited.begin()
+	os.kill(edited.made.told()["pid"], signal.SIGKILL)
+	_, err = begun.communicate(timeout=60)
+	assert (begun.returncode, b"run it again" in err) == (1, True)
+	edited.made.wait(edited.is_gone)
+
+
+def test_descriptors_after_an_edit(edited: Edited) -> None:
+	"""Commands inherit the descriptors that the caller has."""
+	ours, theirs = os.pipe()
+	os.write(theirs, b"told by the caller")
+	os.close(theirs)
+	edited.edit(WAIT.replace("exec sleep 60", f"cat /proc/self/fd/{ours}"))
+	begun = edited.begin(pass_fds=[ours])
+	os.close(ours)
+	_, err = begun.communicate(timeout=60)
+	assert begun.returncode == 0, err
+	assert (edited.made.folder / "build" / "out.txt").read_text() == "told by the caller"
+
+
+def test_a_resident_that_refuses(edited: Edited) -> None:
+	"""If the caller has other limits, Python's waf runs the build."""
+	starts = edited.starts()
+	edited.edit("umask")
+	made = edited.made
+	script = 'umask 077; exec "$@"'
+	argv = ["sh", "-c", script, "sh", *made.command("build")]
+	subprocess.run(argv, cwd=made.folder, env=made.environ(), timeout=60, check=True, capture_output=True)
+	assert (made.folder / "build" / "out.txt").read_text() == "0077\n"
+	assert edited.starts() == starts + 1

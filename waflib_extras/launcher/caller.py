@@ -94,6 +94,7 @@ def dial(path: str) -> Optional[_socket.socket]:
 	"""A connection to the resident with this socket; None if no process of our user listens."""
 	sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 	try:
+		sock.settimeout(TAKEN)  # it does not wait if too many others do
 		sock.connect(path)
 		peer = sock.getsockopt(_socket.SOL_SOCKET, SO_PEERCRED, 12)
 		if int.from_bytes(peer[4:8], sys.byteorder) == os.geteuid():
@@ -182,7 +183,6 @@ def call(cwd: str, waflib: str) -> Optional[int]:
 	sock = find_resident(start, cwd)
 	if sock is None:
 		return None
-	sock.settimeout(TAKEN)
 	try:
 		send_request(sock, start, cwd)
 		kind, value = receive(sock)

@@ -15,6 +15,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{sendmsg, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use super::caller::HARMLESS;
+use super::dial;
 use super::record::Record;
 
 /// How long the process may take until it begins. Then Python would run Waf here.
@@ -43,7 +44,8 @@ const FAILED: i32 = 1;
 ///
 /// The process is told what has changed of the record, so that it need not look at all of it once more.
 pub fn call(record: &Record, name: &str, changed: Option<&[u32]>) -> Option<i32> {
-    let mut stream = UnixStream::connect(std::ffi::OsStr::from_bytes(record.socket)).ok()?;
+    let mut stream = UnixStream::from(dial(record)?);
+    stream.set_nonblocking(false).ok()?;
     let peer = socket_peercred(&stream).ok()?;
     if peer.uid != rustix::process::geteuid() {
         return None;

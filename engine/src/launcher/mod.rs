@@ -18,7 +18,7 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::panic;
 use std::path::Path;
@@ -96,14 +96,17 @@ fn print(record: &Record, began: Instant) {
 
 /// Tells the resident process that its record has answered. Whether it hears that does not matter, and it is not waited for.
 fn tell(record: &Record) {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-    let (Ok(socket), Ok(address)) = (socket, SocketAddrUnix::new(record.socket)) else {
-        return;
-    };
-    if net::connect(&socket, &address).is_ok() {
+    if let Some(socket) = dial(record) {
         let _ = net::send(&socket, record.note, SendFlags::NOSIGNAL);
     }
+}
+
+/// A connection to the resident process, which does not block. There is none if too many others wait for it.
+fn dial(record: &Record) -> Option<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    net::connect(&socket, &SocketAddrUnix::new(record.socket).ok()?).ok()?;
+    Some(socket)
 }
 
 /// The path by which the system was told to find this program.
