@@ -210,7 +210,7 @@ def build(bld):
 	bld.env.READ = bld.path.find_node('read.txt').read()
 	if os.path.exists('slow'):
 		os.chdir('slow')
-		for i in range(40):
+		for i in range(120):
 			hashlib.sha256(bytes(10000000)).digest()
 		os.chdir(bld.path.abspath())
 	bld(rule='echo ${READ} > ${TGT}', target='read.out')
