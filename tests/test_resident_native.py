@@ -12,6 +12,7 @@ from typing import Any, Callable, List, NamedTuple
 
 import pytest
 from resident_support import Resident, install, said
+from test_resident_sketch import is_drawn
 
 from waflib_extras.launcher import caller
 from waflib_extras.resident import record
@@ -336,7 +337,7 @@ def test_an_edit_needs_no_python(edited: Edited) -> None:
 	"""The resident process runs the build, and Python's waf is not started, edit after edit."""
 	made, starts = edited.made, edited.starts()
 	for number in range(3):
-		made.wait(lambda: made.told()["sketch"] == "" and made.told()["known"] >= 0)
+		made.wait(lambda: is_drawn(made))
 		edited.edit(f"echo {number}")
 		assert "run.sh" in made.run("build").stdout
 		assert (made.folder / "build" / "out.txt").read_text() == f"{number}\n"

@@ -61,7 +61,8 @@ BEING = "not yet, it is being begun"
 
 def is_drawn(made: Resident) -> bool:
 	"""Tell whether a run has been begun, and waits for its call."""
-	return made.told().get("sketch") == ""
+	told = made.told()
+	return told.get("sketch") == "" and told["known"] >= 0
 
 
 def children(pid: int) -> List[int]:

@@ -179,7 +179,7 @@ def with_tools(tools: str) -> Dict[str, str]:
 
 def draw(made: Resident) -> int:
 	"""Wait until a run is begun. Returns how many tasks it has found to be up to date."""
-	made.wait(lambda: is_drawn(made) and made.told()["known"] >= 0)
+	made.wait(lambda: is_drawn(made))
 	told = made.told()
 	assert told["unasked"] == "", told
 	return int(told["known"])
