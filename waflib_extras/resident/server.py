@@ -137,8 +137,8 @@ class Keeper:
 		self.digests = child.Digests()
 		self.counts: Dict[str, int] = {}
 		self.reason = ""
-		self.serial = 0
-		"""The number of records that were written."""
+		self.serial = int.from_bytes(os.urandom(4), "big") >> 2
+		"""That of the last record. It begins anywhere, since a killed resident may have left records."""
 		self.unwritten = ""
 		"""Why there is no record of the last answer."""
 		self.unfit = 0
