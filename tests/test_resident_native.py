@@ -405,6 +405,20 @@ def test_a_resident_that_is_killed_in_a_command(edited: Edited) -> None:
 	edited.made.wait(edited.is_gone)
 
 
+def test_a_resident_that_is_killed_when_no_reader_is_left(edited: Edited) -> None:
+	"""The command does not run once more, though the caller cannot say so."""
+	starts = edited.starts()
+	edited.edit(WAIT)
+	begun = edited.begin()
+	assert begun.stdout is not None and begun.stderr is not None
+	begun.stdout.close()
+	begun.stderr.close()
+	os.kill(edited.made.told()["pid"], signal.SIGKILL)
+	assert begun.wait(timeout=60) == 1
+	edited.made.wait(edited.is_gone)
+	assert edited.starts() == starts
+
+
 READING = """\
 import os
 

@@ -3,7 +3,7 @@
 //! The exchange is that of `waflib_extras/launcher/caller.py`. Values are written as Python's `marshal` writes them.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -230,7 +230,7 @@ fn pass(stream: BorrowedFd, signals: &OwnedFd) {
     };
     send(number);
     if i32::from(number) == libc::SIGTSTP {
-        // SAFETY: stops this process. It is continued by whoever sees it stopped.
+        // SAFETY: stops this process until it gets SIGCONT.
         unsafe { libc::raise(libc::SIGSTOP) };
         send(libc::SIGCONT as u8);
     }
@@ -239,9 +239,16 @@ fn pass(stream: BorrowedFd, signals: &OwnedFd) {
 /// The exit status of the command. If it was ended by a signal, so is this process.
 fn wait(stream: &mut UnixStream, child: i32) -> i32 {
     let Ok((ENDED, status)) = receive(stream) else {
-        // SAFETY: ends the processes that a lost resident has left.
-        unsafe { libc::killpg(child, libc::SIGKILL) };
-        eprintln!("waf: the resident process was ended in the middle of the command: run it again");
+        // 0 would be our own group.
+        if child > 1 {
+            // SAFETY: ends the processes that a lost resident has left.
+            unsafe { libc::killpg(child, libc::SIGKILL) };
+        }
+        // Not `eprintln`, which panics if the reader has gone: then Python would run the command once more.
+        let _ = writeln!(
+            io::stderr(),
+            "waf: the resident process was ended in the middle of the command: run it again"
+        );
         return FAILED;
     };
     if status >= 0 {

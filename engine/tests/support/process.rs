@@ -45,7 +45,7 @@ pub fn lives(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, ..)| state != 'Z' && state != 'X')
 }
 
-/// It waits in the system for a time to pass, so it has begun: whatever is loaded into it has run.
+/// It has asked the system to wait for some time. So it has begun, and the libraries that it loads have run.
 pub fn sleeps(pid: i32) -> bool {
     let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     let number = call.split(' ').next().and_then(|word| word.parse().ok());
