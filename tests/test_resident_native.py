@@ -460,3 +460,98 @@ def test_a_resident_that_refuses(edited: Edited) -> None:
 	subprocess.run(argv, cwd=made.folder, env=made.environ(), timeout=60, check=True, capture_output=True)
 	assert (made.folder / "build" / "out.txt").read_text() == "0077\n"
 	assert edited.starts() == starts + 1
+
+
+# ---- records of runs that were begun ahead
+
+
+def answers(path: pathlib.Path) -> bool:
+	"""Tell whether a record has an answer."""
+	return b"finished" in path.read_bytes()
+
+
+def test_a_record_without_an_answer(edited: Edited, runtime: pathlib.Path) -> None:
+	"""After each build there is a record by which the native waf tells what has changed."""
+	made = edited.made
+	for number in range(2):
+		edited.edit(f"echo {number}")
+		made.run("build")
+		made.wait(lambda: is_drawn(made))
+		(path,) = find_records(runtime)
+		assert not answers(path)
+	assert not made.told()["unwritten"]
+	starts = edited.starts()
+	# nothing is to be done: the run goes on, and its record has an answer then
+	thawed, answered = made.count("thawed"), made.count("answered")
+	assert "run.sh" not in made.run("build").stdout
+	assert made.count("thawed") == thawed + 1
+	made.wait(lambda: all(map(answers, find_records(runtime))))
+	made.run("build")
+	assert made.count("answered") == answered + 1
+	assert edited.starts() == starts
+
+
+WITH_FACTS = """\
+import os
+top = '.'
+out = 'out'
+
+def options(opt):
+	opt.load('resident')
+
+def configure(conf):
+	pass
+
+def build(bld):
+	for path in ('/out/../in/a.txt', '/in/a.txt'):
+		os.stat(bld.srcnode.abspath() + path)
+	assert not os.path.islink(bld.srcnode.abspath() + '/in/a.txt')
+	bld(rule='cp ${SRC} ${TGT}', source='in/a.txt', target='a.out')
+"""
+
+
+@pytest.mark.parametrize("out", ["folder", "link"])
+def test_paths_through_the_build_folder(out: str, resident: Make, runtime: pathlib.Path) -> None:
+	"""A path through a folder and back is the path without it, unless the folder is a link."""
+	made = resident(
+		{"wscript": WITH_FACTS, "in/a.txt": "a\n", "else/here/a.txt": "b\n", "else/in/a.txt": "c\n"}, start=False
+	)
+	if out == "link":
+		(made.folder / "out").symlink_to("else/here")
+	made.run("configure", "build")
+	made.wait(made.told)
+	made.settle("build")
+	made.wait(lambda: find_records(runtime))
+	count = made.count("answered")
+	assert "a.txt" not in made.run("build").stdout
+	assert made.count("answered") == count + 1
+	(made.folder / "in" / "a.txt").write_text("changed\n")
+	assert "a.txt" in made.run("build").stdout
+	assert (made.folder / "out" / "a.out").read_text() == "changed\n"
+	made.settle("build")
+	if out == "folder":
+		# what was a folder leads elsewhere now, where the same is found
+		os.rename(made.folder / "out", made.folder / "else" / "moved")
+		(made.folder / "out").symlink_to("else/moved")
+		count = made.count("answered")
+		made.run("build")
+		assert made.count("answered") == count
+
+
+@pytest.mark.parametrize(
+	("path", "through", "straight"),
+	[
+		("/p/out/../a.c", "/p/out", "/p/a.c"),
+		("/out/../a.c", "/out", "/a.c"),
+		("/p/..out/../a..c", "/p/..out", "/p/a..c"),
+		("/p/a.c", "", "/p/a.c"),
+		("/../a.c", "", "/../a.c"),
+		("/p/./out/../a.c", "", "/p/./out/../a.c"),
+		("/p//out/../a.c", "", "/p//out/../a.c"),
+		("/p/out/../b/../a.c", "", "/p/out/../b/../a.c"),
+		("/p/out/.././a.c", "", "/p/out/.././a.c"),
+		("/p/out/../", "", "/p/out/../"),
+	],
+)
+def test_paths_that_turn_back(path: str, through: str, straight: str, client: str) -> None:
+	assert record.straighten(path) == (through, straight)

@@ -413,3 +413,25 @@ def test_an_answer_to_a_caller_that_is_held_up() -> None:
 	assert caller.receive(sock) == (caller.STARTED, 5)
 	resident.join()
 	sock.close()
+
+
+def test_a_caller_does_not_wait_for_the_childs_memory(client: str) -> None:
+	"""A child tells its status, and gives back the caller's descriptors, before it ends."""
+	out, into = os.pipe()
+	ours, theirs = socket.socketpair()
+	pid = os.fork()
+	if pid == 0:
+		child.tell_end(theirs.fileno(), [into], 3)
+		signal.pause()
+		os._exit(1)
+	try:
+		os.close(into)
+		theirs.close()
+		assert ours.recv(2) == b"\3"
+		assert os.read(out, 1) == b""
+		assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+	finally:
+		os.kill(pid, signal.SIGKILL)
+		os.waitpid(pid, 0)
+		os.close(out)
+		ours.close()

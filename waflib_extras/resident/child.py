@@ -272,15 +272,16 @@ def is_trusted(path: str) -> bool:
 	return witness.is_standard(path) or of_waf or path.startswith(ours)
 
 
-def run_child(request: Request, digests: Digests, why: str, report: int, fds: List[int]) -> None:
+def run_child(request: Request, digests: Digests, why: str, report: int, wire: int, fds: List[int]) -> None:
 	"""The body of the forked process."""
 	status = 1
 	try:
 		begin_group()
-		report = take_descriptors(report, fds, request.numbers)
+		report, wire = take_descriptors([report, wire], fds, request.numbers)
 		child = Child(request, digests, why)
 		status = child.run()
 		write_report(report, child.tell(status))
+		tell_end(wire, request.numbers, status)
 	except BaseException:
 		with contextlib.suppress(BaseException):
 			os.write(2, traceback.format_exc().encode())
@@ -307,16 +308,28 @@ def write_report(report: int, told: ChildReport) -> None:
 		f.write(data)
 
 
-def take_descriptors(report: int, fds: List[int], numbers: List[int]) -> int:
-	"""Give these descriptors their numbers, and close all others but the report. Returns the report's new number."""
+def tell_end(wire: int, numbers: List[int], status: int) -> None:
+	"""
+	Tell the resident how the run has ended, and give back the descriptors of the caller.
+
+	It is the last thing that is done. The caller need not wait until the system has taken back our memory.
+	"""
+	nothing = os.open(os.devnull, os.O_RDWR)
+	for number in numbers:
+		os.dup2(nothing, number)
+	os.write(wire, bytes((status,)))
+
+
+def take_descriptors(kept: List[int], fds: List[int], numbers: List[int]) -> List[int]:
+	"""Give these descriptors their numbers, and close all others. Returns the new numbers of those that are kept."""
 	above = max(*fds, *numbers, *map(int, os.listdir("/proc/self/fd"))) + 1
-	high = [os.dup2(fd, above + count, inheritable=False) for count, fd in enumerate((report, *fds))]
+	high = [os.dup2(fd, above + count, inheritable=False) for count, fd in enumerate((*kept, *fds))]
 	os.closerange(3, above)
-	for fd, number in zip(high[1:], numbers):
+	for fd, number in zip(high[len(kept) :], numbers):
 		os.dup2(fd, number)
-	for fd in high[1:]:
+	for fd in high[len(kept) :]:
 		os.close(fd)
-	return high[0]
+	return high[: len(kept)]
 
 
 def receive_request(sock: socket.socket) -> Tuple[bytes, List[int]]:

@@ -24,10 +24,10 @@ import threading
 import time
 import traceback
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ..launcher import caller
-from . import child, memo, witness
+from . import child, memo, record, witness
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 	from waflib.Utils import Timer
 
 	from ..hooks import lifecycle
-	from . import uptodate
+	from . import records, uptodate
 
-READY = b"R"  # it waits for its call
+READY = b"R"  # it waits for its call: how many tasks it knows, and why it has no record, if there could be one
 HINDERED = b"H"  # why it ends, when to try again, and the files with the code that is the reason
 GOING = b"G"  # it goes on for the caller
 GIVEN_UP = b"U"  # what has changed
@@ -49,9 +49,6 @@ ASKING_NOW = -1  # in place of the number of tasks that are up to date
 OFTEN = 20  # tasks between two looks whether the call has come
 ENOUGH = 10.0  # seconds for asking tasks; the others are asked after the call
 LONGEST = 30  # seconds that a run may take up to its first task
-
-Shape = Union[bool, Tuple[int, ...]]
-"""The kind of a stream: the size of its terminal, or whether it is a terminal at all."""
 
 
 class Watcher(witness.Witness):
@@ -160,16 +157,21 @@ class WaitingRun:
 	build: "lifecycle.Build"
 	tasks: "uptodate.UpToDate"
 	find_strange: "Callable[[Callable[[str], bool]], str]"
+	prepare_database: "Callable[[BuildContext], str]"
 
-	def __init__(self, sock: socket.socket, project: str, asks: bool, recorded: Optional[memo.Facts]) -> None:
+	def __init__(self, sock: socket.socket, project: str, asks: bool, ahead: "records.Ahead") -> None:
 		self.sock = sock
 		self.project = project
 		self.asks = asks
 		"""Whether tasks are asked before the call."""
-		self.recorded = recorded
-		"""What the caller may have compared before."""
+		self.ahead = ahead
+		"""The record by which the caller may have compared before."""
 		self.report = -1
 		"""The descriptor for the run's report; -1 before the call."""
+		self.wire = -1
+		"""The one by which the resident is told how the run has ended; -1 before the call."""
+		self.numbers: List[int] = []
+		"""The numbers of the caller's descriptors."""
 		self.checks = Checks()
 		self.master: Optional[Parallel] = None
 		"""Waf's scheduler, from the moment when it has its first task."""
@@ -211,10 +213,11 @@ class WaitingRun:
 		from waflib import Runner, Utils
 
 		from ..hooks import lifecycle
-		from . import uptodate
+		from . import database, uptodate
 
 		self.tasks = uptodate.UpToDate()
 		self.find_strange = uptodate.find_strange
+		self.prepare_database = database.prepare
 		self.build = build = lifecycle.find()
 		begin, start = Utils.Timer.__init__, threading.Thread.start
 
@@ -265,12 +268,19 @@ class WaitingRun:
 			self.refuse(reason)
 		mounts = memo.Mounts.read()
 		try:
-			known = memo.Vouched(memo.pack_facts(self.seen, mounts), self.recorded)
+			facts = memo.pack_facts(self.seen, mounts)
 		except memo.Unkept as e:
 			self.refuse(str(e))
+		late: Optional[memo.Facts] = None
 		if self.asks:
-			self.tell(READY, ASKING_NOW)
-			self.ask_tasks([first, *master.outstanding, *master.incomplete], mounts)
+			self.tell(READY, (ASKING_NOW, None))
+			late = self.ask_tasks([first, *master.outstanding, *master.incomplete], mounts)
+		unwritten = self.write_record(facts, late)
+		if not self.is_awaited():
+			self.prepare_database(master.bld)
+		known = memo.Vouched(facts, self.ahead.facts())
+		if late is not None:
+			self.looked = memo.Vouched(late, self.ahead.facts())
 		cwd = os.getcwd()
 		place = os.stat(cwd)
 		os.chdir("/")  # so that the file system can be unmounted
@@ -278,9 +288,10 @@ class WaitingRun:
 		if hasattr(gc, "freeze"):
 			gc.freeze()
 		signal.alarm(0)
-		self.tell(READY, len(self.tasks.known))
+		self.tell(READY, (len(self.tasks.known), unwritten))
 		data, fds = child.receive_request(self.sock)
-		harmless, numbers, self.changed = marshal.loads(data)
+		harmless, numbers, changed_ones = marshal.loads(data)
+		self.changed = self.ahead.choose(changed_ones)
 		for timer in self.timers:
 			timer.start_time = timer.now()
 		changed = memo.Memo(known.choose(self.changed), self.project).find_change()
@@ -294,8 +305,23 @@ class WaitingRun:
 			self.give_up("%s changed" % cwd)
 		self.go_on(harmless, numbers, fds)
 
-	def ask_tasks(self, tasks: "List[Task]", mounts: memo.Mounts) -> None:
-		"""Ask all tasks whether they are up to date, and note what they look at."""
+	def write_record(self, facts: memo.Facts, late: Optional[memo.Facts]) -> Optional[str]:
+		"""Have the native ``waf`` compare these facts from now on. Why it cannot; None if that is not wanted now."""
+		if not self.ahead.is_wanted or self.is_awaited():
+			return None
+		all_facts = facts.copy()
+		if late is not None:
+			for kind in memo.KINDS:
+				# mypy: the kinds are the names
+				all_facts[kind] = {**facts[kind], **late[kind]}  # type: ignore[literal-required]
+		return self.ahead.write(memo.Memo(all_facts, self.project))
+
+	def is_awaited(self) -> bool:
+		"""Tell whether the call has come already."""
+		return bool(select.select([self.sock], [], [], 0)[0])
+
+	def ask_tasks(self, tasks: "List[Task]", mounts: memo.Mounts) -> memo.Facts:
+		"""Ask all tasks whether they are up to date. Returns what they have looked at besides what is known."""
 
 		def refuse(reason: str, again: int = LATER) -> None:
 			self.refuse(reason, BLIND if again == LATER else again)
@@ -306,7 +332,7 @@ class WaitingRun:
 		def is_over() -> bool:
 			nonlocal is_late
 			if next(asked) % OFTEN == 0:
-				is_late = is_late or bool(select.select([self.sock], [], [], 0)[0]) or time.monotonic() > end
+				is_late = is_late or self.is_awaited() or time.monotonic() > end
 			return is_late
 
 		strange = self.find_strange(child.is_trusted)
@@ -328,11 +354,12 @@ class WaitingRun:
 		for name in memo.KINDS:
 			facts, known = getattr(seen, name), getattr(before, name)
 			setattr(seen, name, {key: value for key, value in facts.items() if known.get(key, facts) != value})
+		self.late = seen
 		try:
-			self.looked = memo.Vouched(memo.pack_facts(seen, mounts), self.recorded)
+			return memo.pack_facts(seen, mounts)
 		except memo.Unkept as e:
 			refuse(str(e))
-		self.late = seen
+			raise  # not reached: that has ended the process
 
 	def find_obstacle(self, bld: "BuildContext") -> str:
 		"""Why the run cannot wait here and go on later; empty if it can."""
@@ -364,8 +391,8 @@ class WaitingRun:
 		self.runner.digests.looked = {path: found for path, found in seen.files.items() if path not in before}
 		# from here on the run cannot be given up
 		self.tell(GOING)
-		self.sock.detach()
-		self.report = child.take_descriptors(fds[0], fds[1:], numbers)
+		self.numbers = numbers
+		self.report, self.wire = child.take_descriptors([fds[0], self.sock.detach()], fds[1:], numbers)
 		for name in caller.HARMLESS:
 			os.environ.pop(name, None)
 		os.environ.update(harmless)
@@ -400,7 +427,7 @@ def is_called_by(frame: Optional[FrameType], cls: type) -> bool:
 	return False
 
 
-def open_stand_ins(shapes: Tuple[Shape, ...]) -> Tuple[List[int], List[int]]:
+def open_stand_ins(shapes: Tuple[record.Shape, ...]) -> Tuple[List[int], List[int]]:
 	"""A terminal of its size, or the null device, per stream of the future caller; and the terminals' other ends."""
 	streams, others = [], []
 	for shape in shapes:
@@ -417,22 +444,22 @@ def open_stand_ins(shapes: Tuple[Shape, ...]) -> Tuple[List[int], List[int]]:
 
 def run_ahead(
 	request: child.Request,
-	shapes: Tuple[Shape, ...],
+	shapes: Tuple[record.Shape, ...],
 	digests: child.Digests,
 	fd: int,
 	project: str,
 	asks: bool,
-	recorded: Optional[memo.Facts],
+	ahead: "records.Ahead",
 ) -> None:
 	"""The body of the process that begins a run ahead of its call."""
 	status = 1
-	waiting = WaitingRun(socket.socket(fileno=fd), project, asks, recorded)
+	waiting = WaitingRun(socket.socket(fileno=fd), project, asks, ahead)
 	try:
 		child.begin_group()
 		signal.alarm(LONGEST)  # ends this process even if the resident has ended
 		streams, others = open_stand_ins(shapes)
 		numbers = [0, 1, 2, *range(10, 10 + len(others))]
-		fd = child.take_descriptors(waiting.sock.detach(), streams + others, numbers)
+		(fd,) = child.take_descriptors([waiting.sock.detach()], streams + others, numbers)
 		waiting.sock = socket.socket(fileno=fd)
 		waiting.own = [fd, *numbers]
 		run = waiting.runner = child.Child(request, digests, "it was begun ahead of its call", waiting.seen)
@@ -442,6 +469,7 @@ def run_ahead(
 		if waiting.report < 0:
 			waiting.refuse("it ends before its first task", NEXT)
 		child.write_report(waiting.report, run.tell(status))
+		child.tell_end(waiting.wire, waiting.numbers, status)
 	except BaseException as e:
 		if waiting.report < 0:
 			waiting.refuse("%s: %s" % (type(e).__name__, e), NEXT)

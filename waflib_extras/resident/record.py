@@ -1,26 +1,28 @@
 """
-Writes answers down for the native ``waf``, which compares the facts itself and needs no Python for that.
+The form of a record, which the native ``waf`` reads. It compares the facts itself, and needs no Python for that.
 
-A record holds the facts of a memo and those of our own start. Its form is that of ``engine/src/launcher/record.rs``.
-What the native program cannot compare is not written down: then Python asks the resident, as before.
+A record holds what a run has looked at, and what our own start has. Its form is that of
+``engine/src/launcher/record.rs``. What the native program cannot compare is not written down: then Python asks the
+resident, as before.
 """
 
 import contextlib
 import hashlib
 import marshal
 import os
+import re
 import site
+import stat
 import struct
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ..facts import answers
 from ..launcher import caller
 from . import child, memo, process_context, witness
 
-FORM = b"waf-record-2"
-MAGIC = b"wafans02"
+FORM = b"waf-record-3"
+MAGIC = b"wafans03"
 SUFFIX = ".answer"
-MOST = 64  # records of one user
 INSTALLED = ("site-packages", "dist-packages")
 """Folders whose ``.pth`` files the interpreter reads at its start."""
 NUMBER = struct.Struct("<q")
@@ -29,7 +31,13 @@ STATUS = struct.Struct("<9q")
 EMPTY = b""
 NOTHING, THERE = b"\0", b"\1"
 TERMINAL, TERMINAL_OF_SIZE, NO_TERMINAL = b"terminal", b"%dx%d", b"-"
+TURNING = re.compile(r"/\.{0,2}(/|$)")
+"""Parts of a path by which it says less than it seems."""
 HALF, WHOLE = 1 << 63, 1 << 64
+
+
+Shape = Union[bool, Tuple[int, ...]]
+"""The kind of a stream: the size of its terminal, or whether it is a terminal at all."""
 
 
 class Unwritable(Exception):
@@ -45,7 +53,7 @@ class Place(NamedTuple):
 	key: bytes
 
 
-def find_place(folder: str, request: "child.Request", shapes: Sequence[object]) -> Place:
+def find_place(folder: str, request: "child.Request", shapes: Sequence[Shape]) -> Place:
 	"""The file for a command line, whose key has all that an answer depends on besides files."""
 	environ = [name + "=" + value for name, value in request.environ.items() if name not in caller.HARMLESS]
 	variables = sorted(map(os.fsencode, environ))
@@ -56,11 +64,15 @@ def find_place(folder: str, request: "child.Request", shapes: Sequence[object]) 
 	return Place(os.path.join(folder, name), key)
 
 
-def name_shape(shape: object) -> bytes:
+def name_shape(shape: Shape) -> bytes:
 	"""A stream that is a terminal has its size, if it has one."""
 	if isinstance(shape, tuple):
 		return TERMINAL_OF_SIZE % shape
 	return TERMINAL if shape else NO_TERMINAL
+
+
+Keys = Tuple[memo.FactKey, ...]
+"""The facts that are compared at once."""
 
 
 class Written(NamedTuple):
@@ -68,23 +80,27 @@ class Written(NamedTuple):
 
 	serial: int
 	facts: memo.Facts
-	keys: List[memo.FactKey]
-	"""By the numbers that the facts have in the record."""
+	keys: List[Keys]
+	"""By the numbers in the record: which facts have changed if that has."""
 
 
 def write(
-	place: Place, request: "child.Request", facts: Sequence[memo.Memo], path: Sequence[str], serial: int
+	place: Place,
+	request: "child.Request",
+	start: memo.Memo,
+	run: memo.Memo,
+	path: Sequence[str],
+	serial: int,
+	answers: bool,
 ) -> Written:
 	"""
-	Write the record of a run whose facts are the last ones, in one step. The others are those of our own start.
+	Write the record of a run in one step. It answers if the run has ended.
 
-	``path`` is Python's. Raises ``Unwritable`` or ``OSError``.
+	``start`` has the facts of our own start, and ``path`` is Python's. Raises ``Unwritable`` or ``OSError``.
 	"""
 	note = marshal.dumps(("answered", os.path.basename(place.path)))
-	run = facts[-1]
-	start = list(pack_start(request, path))
-	for each in facts[:-1]:
-		start += pack_facts(each, True)
+	pieces = [pack_piece(fd, data) for fd, data in run.pieces]
+	facts = list(pack_facts(run, False))
 	socket = os.path.join(os.path.dirname(place.path), caller.name_socket(request.described, run.project))
 	rights = [os.fsencode(line) for line in process_context.read_rights(os.getpid())]
 	parts = [
@@ -95,9 +111,9 @@ def write(
 		text(os.fsencode(socket)),
 		text(len(note).to_bytes(caller.NUMBERS, "big") + note),
 		numbers(serial),
-		many([pack_piece(fd, data) for fd, data in run.pieces]),
-		many(start),
-		many(list(pack_facts(run, False))),
+		THERE + many(pieces) if answers else NOTHING,
+		many([*pack_start(request, path), *(fact for _, fact in pack_facts(start, True))]),
+		many([fact for _, fact in facts]),
 	]
 	part = "%s.%d" % (place.path, os.getpid())
 	try:
@@ -108,24 +124,7 @@ def write(
 		with contextlib.suppress(OSError):
 			os.unlink(part)
 		raise
-	return Written(serial, run.told, list(list_keys(run)))
-
-
-def remove_old(folder: str) -> None:
-	"""Remove the oldest records if there are too many."""
-	found: List[Tuple[float, str]] = []
-	for name in os.listdir(folder):
-		if name.startswith(caller.PREFIX) and SUFFIX in name:
-			path = os.path.join(folder, name)
-			try:
-				found.append((os.stat(path).st_mtime, path))
-			except OSError:
-				pass  # another resident has removed it
-	for _, path in sorted(found)[: max(len(found) - MOST, 0)]:
-		try:
-			os.unlink(path)
-		except OSError:
-			pass
+	return Written(serial, run.told, [keys for keys, _ in facts])
 
 
 # ---- the parts
@@ -202,35 +201,65 @@ def pack_names(place: str, seen: witness.Listed, is_of_modules: bool) -> bytes:
 	return fact(b"N", place, (THERE if is_of_modules else NOTHING) + status(signature) + listed)
 
 
-def pack_facts(seen: memo.Memo, is_of_start: bool) -> Iterator[bytes]:
-	for is_near, files, kinds in ((False, seen.files, seen.kinds), (True, seen.near_files, seen.near_kinds)):
-		for place, signature in files.items():
-			yield fact(b"S", place, status(signature), is_near)
-		for place, kind in kinds.items():
-			yield fact(b"K", place, numbers(kind), is_near)
+def pack_facts(seen: memo.Memo, is_of_start: bool) -> Iterator[Tuple[Keys, bytes]]:
+	"""All facts, each with its key. Facts of one path that follow from another one are compared at once."""
+	start = seen.project + os.sep
+	files: Dict[str, Tuple[Optional[witness.Signature], List[memo.FactKey]]] = {}
+	"""By path: files that are no links, so that one look tells their status and that they are none."""
+	kinds: Dict[str, List[memo.FactKey]] = {}
+	folders: Dict[str, bool] = {}
+	turned: Dict[str, List[memo.FactKey]] = {}
+	"""By folder: the files that were found by a path through it and back. It must be no link."""
+	for folder, found in (("", seen.files), (start, seen.near_files)):
+		for place, signature in found.items():
+			key: memo.FactKey = ("files", folder + place)
+			through, path = straighten(folder + place)
+			if through and through not in folders:
+				folders[through] = witness.link_of(through) == stat.S_IFDIR
+			if through and not folders[through]:
+				through, path = "", folder + place
+			is_file = witness.is_plain(signature) and seen.links.get(path) == stat.S_IFREG
+			if is_file and files.setdefault(path, (signature, []))[0] == signature:
+				files[path][1].append(key)
+				if through:
+					turned.setdefault(through, []).append(key)
+			else:
+				yield (key,), fact(b"S", place, status(signature), bool(folder))
+	for folder, known in (("", seen.kinds), (start, seen.near_kinds)):
+		for place, kind in known.items():
+			path, key = folder + place, ("kinds", folder + place)
+			if seen.links.get(path) != kind:
+				yield (key,), fact(b"K", place, numbers(kind), bool(folder))
+			else:
+				kinds.setdefault(path, []).append(key)
+	for path, kind in (*seen.links.items(), *((path, stat.S_IFDIR) for path in turned)):
+		keys = [("links", path), *kinds.get(path, ()), *turned.get(path, ())]
+		is_near = path.startswith(start) and path != start
+		place = path[len(start) :] if is_near else path
+		if path in files:
+			signature, others = files[path]
+			yield (*keys, *others), fact(b"s", place, status(signature), is_near)
+		else:
+			yield tuple(keys), fact(b"k", place, numbers(kind), is_near)
 	for place, signature in seen.own.items():
-		yield fact(b"s", place, status(signature))
-	for place, found in seen.folders.items():
-		yield fact(b"F", place, numbers(*found))
-	for place, kind in seen.links.items():
-		yield fact(b"k", place, numbers(kind))
+		yield (("own", place),), fact(b"s", place, status(signature))
+	for place, numbered in seen.folders.items():
+		yield (("folders", place),), fact(b"F", place, numbers(*numbered))
 	for place, listed in seen.lists.items():
-		yield pack_names(place, listed, is_of_start)
+		yield (("lists", place),), pack_names(place, listed, is_of_start)
 	for (name, args), answer in seen.asked.items():
 		pack = QUESTIONS.get(name)
 		if pack is None:
 			raise Unwritable("it has asked for %s" % name)
-		yield pack(args, answer)
+		yield (("asked", (name, args)),), pack(args, answer)
 
 
-def list_keys(seen: memo.Memo) -> Iterator[memo.FactKey]:
-	"""The keys of all facts, in the order in which ``pack_facts`` writes them."""
-	start = seen.project + os.sep
-	for folder, files, kinds in (("", seen.files, seen.kinds), (start, seen.near_files, seen.near_kinds)):
-		yield from (("files", folder + place) for place in files)
-		yield from (("kinds", folder + place) for place in kinds)
-	for kind in ("own", "folders", "links", "lists", "asked"):
-		yield from ((kind, key) for key in getattr(seen, kind))
+def straighten(path: str) -> Tuple[str, str]:
+	"""The folder through which a path goes and back, such as ``out`` of ``out/../a.c``, and the path without that."""
+	through, back, rest = path.partition("/../")
+	if not through or not back or TURNING.search(through) or TURNING.search("/" + rest):
+		return "", path
+	return through, os.path.join(os.path.dirname(through), rest)
 
 
 # ---- questions

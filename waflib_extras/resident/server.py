@@ -18,10 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple, TypedDict
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TypedDict
 
 from ..launcher import caller, residents
-from . import child, memo, prestart, process_context, record, sketch, witness
+from . import child, memo, process_context, record, records, sketch, witness
 
 if TYPE_CHECKING:
 	from ..launcher.residents import Status
@@ -104,8 +104,11 @@ class Work(NamedTuple):
 	"""A child and its caller."""
 
 	pid: int
-	sock: socket.socket
-	key: sketch.Key
+	sock: Optional[socket.socket]
+	"""The caller's connection; None if it knows how the child has ended."""
+	wire: Optional[socket.socket]
+	"""The child's connection; None if it tells no more."""
+	key: records.Key
 	request: child.Request
 	report: int
 	buried: List[float]
@@ -116,7 +119,7 @@ class Call(NamedTuple):
 	"""A command line that has to be run."""
 
 	sock: socket.socket
-	key: sketch.Key
+	key: records.Key
 	request: child.Request
 	fds: List[int]
 	compared: Optional[sketch.Compared]
@@ -129,18 +132,12 @@ class Keeper:
 		self.described = spec["described"]
 		self.folder = spec["folder"]
 		self.path = os.path.join(self.folder, caller.name_socket(self.described, self.project))
-		self.base: Optional[memo.Memo] = None
-		self.memos: Dict[sketch.Key, memo.Memo] = {}
-		self.records: Dict[str, Tuple[sketch.Key, child.Request, record.Written]] = {}
-		"""By their file names: the command lines that the native ``waf`` can answer."""
+		self.memos: Dict[records.Key, memo.Memo] = {}
+		self.records = records.Records(self.folder, spec["path"])
 		self.works: Dict[int, Work] = {}
 		self.digests = child.Digests()
 		self.counts: Dict[str, int] = {}
 		self.reason = ""
-		self.serial = int.from_bytes(os.urandom(4), "big") >> 2
-		"""That of the last record. It begins anywhere, since a killed resident may have left records."""
-		self.unwritten = ""
-		"""Why there is no record of the last answer."""
 		self.unfit = 0
 		self.leaving = ""
 		self.before = ""
@@ -151,7 +148,7 @@ class Keeper:
 		self.last = 0.0
 		"""When the last call came, or when calls were possible at first."""
 		self.listener: Optional[socket.socket] = None
-		self.sketcher = sketch.Sketcher(self.project, self.digests)
+		self.sketcher = sketch.Sketcher(self.project, self.digests, self.records)
 		self.calls: List[Call] = []
 		"""Calls that a sketch was told of and has not accepted yet."""
 
@@ -180,7 +177,7 @@ class Keeper:
 		fresh = seen.find_fresh()
 		if fresh:
 			raise Unfit("%s was just changed" % fresh)
-		self.base = Start(memo.pack_facts(seen, memo.Mounts.read()), self.project)
+		self.records.start = Start(memo.pack_facts(seen, memo.Mounts.read()), self.project)
 		found = os.stat(self.project)
 		self.identity = found.st_dev, found.st_ino
 
@@ -220,8 +217,10 @@ class Keeper:
 			if not self.leaving:
 				poll.register(self.listener, select.POLLIN)
 			for work in self.works.values():
-				if not work.buried:
+				if work.sock is not None and not work.buried:
 					poll.register(work.sock, select.POLLIN)
+				if work.wire is not None:
+					poll.register(work.wire, select.POLLIN)
 			for call in self.calls:
 				poll.register(call.sock, select.POLLIN)
 			if self.sketcher.sock is not None:
@@ -229,6 +228,7 @@ class Keeper:
 			burying = any(work.buried for work in self.works.values())
 			is_free = not self.works and not self.calls
 			left = min(LINGER if burying else TICK, self.sketcher.left() if is_free else TICK)
+			heard = []
 			for fd, _ in poll.poll(max(left, 0) * 1000 + 1):
 				if fd == bell:
 					os.read(bell, 4096)
@@ -239,6 +239,9 @@ class Keeper:
 				else:
 					self.hear(fd)
 					self.forget_calls(fd)
+					heard.append(fd)
+			for fd in heard:
+				self.hear_child(fd)
 			self.reap()
 			self.bury()
 			self.look_around()
@@ -288,9 +291,7 @@ class Keeper:
 				f.write("process %d: %s" % (self.pid, why))
 			with contextlib.suppress(OSError):
 				os.unlink(self.path)
-		for name in self.records:
-			with contextlib.suppress(OSError):
-				os.unlink(os.path.join(self.folder, name))
+		self.records.remove()
 
 	# ---- calls
 
@@ -312,16 +313,14 @@ class Keeper:
 			if value[0] == "list":
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
 			elif value[0] == "answered":
-				self.hear_answered(*self.records[value[1]][:2])
+				self.hear_answered(self.records.kept[value[1]])
 			elif value[0] == "called":
 				_, name, numbers, variables, serial, changed = value
-				key, request, written = self.records[name]
+				known = self.records.kept[name]
 				# what the record says has changed, so no memo answers
-				self.memos.pop(key, None)
-				told = None
-				if changed is not None and written.serial == serial:
-					told = sketch.Compared(serial, [written.keys[number] for number in changed])
-				self.respond(sock, pid, complete(request, numbers, variables), fds, told)
+				self.memos.pop(known.key, None)
+				told = sketch.Compared(serial, changed) if changed is not None else None
+				self.respond(sock, pid, complete(known.request, numbers, variables), fds, told)
 			elif value[0] == "stop":
 				self.leave("it was told to")
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
@@ -358,7 +357,7 @@ class Keeper:
 			known = self.memos.pop(key, None)
 			changed = ""
 			if compared is None:  # the native waf has compared what we were made of, too
-				changed = self.base.find_change() if self.base else "everything"
+				changed = self.records.start.find_change() if self.records.start else "everything"
 			if changed:
 				self.leave("%s changed" % changed)
 				raise Unfit("%s changed" % changed)
@@ -372,7 +371,7 @@ class Keeper:
 					sock.close()  # the caller does not wait for what comes now
 					if not self.sketcher.has(key):
 						self.sketcher.order(key, request)
-					self.write_record(key, request)
+					self.records.keep_answer(key, request, known)
 					return
 				self.reason = "%s changed" % changed
 			if process_context.read_burdens(pid) != process_context.read_burdens(os.getpid()):
@@ -390,37 +389,13 @@ class Keeper:
 			return
 		self.begin(Call(sock, key, request, fds, compared))
 
-	def find_written(self, key: sketch.Key) -> Optional[record.Written]:
-		"""What the record of a command line has; None if there is no record."""
-		return next((written for known, _, written in self.records.values() if known == key), None)
-
-	def hear_answered(self, key: sketch.Key, request: child.Request) -> None:
+	def hear_answered(self, known: records.Kept) -> None:
 		"""Hear that the native ``waf`` has answered from a record."""
 		self.count("answered")
-		if key in self.memos:
-			self.memos[key] = self.memos.pop(key)
-		if not self.sketcher.has(key):
-			self.sketcher.order(key, request)
-
-	def write_record(self, key: sketch.Key, request: child.Request) -> None:
-		"""Write down for the native ``waf`` what is known of a command line, if that has called."""
-		if not request.called_by or self.base is None or self.leaving:
-			return
-		place = record.find_place(self.folder, request, key[sketch.SHAPES])
-		facts = (self.base, self.memos[key])
-		try:
-			if os.path.basename(place.path) != request.called_by:
-				raise record.Unwritable("the call of Python was another one: is there a script before it?")
-			self.serial += 1
-			written = record.write(place, request, facts, self.spec["path"], self.serial)
-			record.remove_old(self.folder)
-		except (record.Unwritable, OSError, ValueError) as e:
-			self.unwritten = str(e)
-			return
-		self.unwritten = ""
-		self.records[os.path.basename(place.path)] = key, request, written
-		while len(self.records) > MEMOS:
-			del self.records[next(iter(self.records))]
+		if known.key in self.memos:
+			self.memos[known.key] = self.memos.pop(known.key)
+		if not self.sketcher.has(known.key):
+			self.sketcher.order(known.key, known.request)
 
 	def begin(self, call: Call) -> None:
 		"""Have a command line run, by the process that has begun it ahead or by a new one."""
@@ -441,28 +416,32 @@ class Keeper:
 	def fork(self, call: Call) -> None:
 		self.count("forked")
 		report = self.open_report()
+		ours, theirs = socket.socketpair()
 		try:
 			pid = os.fork()
 		except OSError:
 			os.close(report)
+			ours.close()
+			theirs.close()
 			raise
 		if pid == 0:
 			why = self.reason or "nothing is known of it yet"
-			child.run_child(call.request, self.digests, why, report, call.fds)
-		self.start(pid, report, call)
+			child.run_child(call.request, self.digests, why, report, theirs.detach(), call.fds)
+		theirs.close()
+		self.start(pid, report, ours, call)
 
-	def start(self, pid: int, report: int, call: Call) -> None:
+	def start(self, pid: int, report: int, wire: Optional[socket.socket], call: Call) -> None:
 		"""Note that a process runs the command line from now on."""
 		with contextlib.suppress(OSError):
 			os.setpgid(pid, pid)
-		self.works[pid] = Work(pid, call.sock, call.key, call.request, report, [])
+		self.works[pid] = Work(pid, call.sock, wire, call.key, call.request, report, [])
 		call.sock.sendall(caller.pack(caller.STARTED, pid))
 
 	def sketch(self) -> None:
 		"""Begin a run ahead of its call, if one is due."""
 		if process_context.is_memory_scarce(2 * process_context.SCARCE):
 			self.sketcher.give_up("memory is short")
-		elif self.sketcher.begin(self.find_written):
+		elif self.sketcher.begin(self.memos):
 			self.count("sketched")
 
 	def hear_sketch(self) -> None:
@@ -480,7 +459,7 @@ class Keeper:
 					self.fork(call)
 			else:
 				self.count("thawed")
-				self.start(pid, report, call)
+				self.start(pid, report, self.sketcher.going, call)
 		except OSError:
 			pass  # the caller has gone, which its process notices
 		finally:
@@ -496,7 +475,7 @@ class Keeper:
 	def hear(self, fd: int) -> None:
 		"""Read signals from a caller, or notice its end."""
 		for work in self.works.values():
-			if work.sock.fileno() == fd and not work.buried:
+			if work.sock is not None and work.sock.fileno() == fd and not work.buried:
 				try:
 					numbers = work.sock.recv(64)
 				except OSError:
@@ -507,6 +486,30 @@ class Keeper:
 					send_signal(work.pid, LETHAL[0])
 					send_signal(work.pid, signal.SIGCONT)
 					work.buried.append(time.monotonic())
+
+	def hear_child(self, fd: int) -> None:
+		"""Hear from a child how its run has ended. It may live on for a moment."""
+		for pid, work in list(self.works.items()):
+			if work.wire is not None and work.wire.fileno() == fd:
+				try:
+					told = work.wire.recv(1)
+				except OSError:
+					told = b""
+				work.wire.close()
+				work = self.works[pid] = work._replace(wire=None)
+				if told and not work.buried:
+					self.works[pid] = work._replace(sock=None)
+					self.end_call(work, told[0])
+
+	def end_call(self, work: Work, code: int) -> None:
+		"""Tell the caller how its run has ended, and learn from it."""
+		if work.sock is not None:
+			with contextlib.suppress(OSError):
+				work.sock.sendall(caller.pack(caller.ENDED, code))
+			work.sock.close()
+			self.learn(work)
+			if not work.buried:
+				self.sketcher.order(work.key, work.request)
 
 	def bury(self) -> None:
 		"""End those processes of lost callers that have not ended by themselves."""
@@ -525,12 +528,9 @@ class Keeper:
 			code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 			if work.buried:
 				send_signal(pid, LETHAL[1])  # ends the processes that it has left
-			with contextlib.suppress(OSError):
-				work.sock.sendall(caller.pack(caller.ENDED, code))
-			work.sock.close()
-			self.learn(work)
-			if not work.buried:
-				self.sketcher.order(work.key, work.request)
+			if work.wire is not None:
+				work.wire.close()
+			self.end_call(work, code)
 
 	def learn(self, work: Work) -> None:
 		"""Keep the memo and the digests of a child."""
@@ -550,7 +550,8 @@ class Keeper:
 			self.memos[work.key] = memo.Memo(facts, self.project)
 			while len(self.memos) > MEMOS:
 				del self.memos[next(iter(self.memos))]
-			self.write_record(work.key, work.request)
+			if not self.leaving:
+				self.records.keep_answer(work.key, work.request, self.memos[work.key])
 
 	# ---- what it tells
 
@@ -567,7 +568,7 @@ class Keeper:
 			"sketch": self.sketcher.tell(),
 			"known": self.sketcher.known,
 			"unasked": self.sketcher.tell_unasked(),
-			"unwritten": self.unwritten,
+			"unwritten": self.records.reason,
 			"before": self.before,
 			"memos": len(self.memos),
 			"digests": len(self.digests.known),
@@ -604,12 +605,12 @@ def complete(request: child.Request, numbers: List[int], variables: List[bytes])
 	return request._replace(numbers=numbers, environ=environ)
 
 
-def make_key(request: child.Request, fds: List[int]) -> sketch.Key:
+def make_key(request: child.Request, fds: List[int]) -> records.Key:
 	"""All values that must be equal for the same answer."""
 	environ = tuple(sorted(item for item in request.environ.items() if item[0] not in caller.HARMLESS))
-	shapes: List[prestart.Shape] = []
+	shapes: List[record.Shape] = []
 	for fd in fds:
-		shape: prestart.Shape = os.isatty(fd)
+		shape: record.Shape = os.isatty(fd)
 		if shape:
 			with contextlib.suppress(OSError):
 				shape = tuple(os.get_terminal_size(fd))

@@ -12,20 +12,17 @@ import os
 import signal
 import socket
 import time
-from typing import Callable, Dict, Final, List, NamedTuple, Optional, Set, Tuple
+from typing import Container, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ..launcher import caller
-from . import child, memo, prestart, process_context, record, witness
+from . import child, prestart, process_context, records, witness
+from .records import Key
 
 REST = 0.12  # seconds after a build, within which a change of what it has written might not show
 TRIES = 5  # the pause before each is twice as long as the one before
 PATIENCE = 2.0  # seconds for a message that has begun to arrive
 REMEMBERED = 8  # command lines that cannot be begun ahead
-SHAPES: Final = 3  # the position of the terminals in a key
 
-
-Key = Tuple[str, Tuple[str, ...], Tuple[Tuple[str, str], ...], Tuple[prestart.Shape, ...]]
-"""All that a run depends on: its folder, arguments, variables, and the terminals of its streams."""
 Files = Dict[str, Optional[witness.Signature]]
 
 
@@ -33,7 +30,8 @@ class Compared(NamedTuple):
 	"""What the native ``waf`` has found to be changed when it compared a record."""
 
 	serial: int
-	changed: List[memo.FactKey]
+	numbers: List[int]
+	"""Those of the changed facts in the record."""
 
 
 class Sketch(NamedTuple):
@@ -46,9 +44,10 @@ class Sketch(NamedTuple):
 
 
 class Sketcher:
-	def __init__(self, project: str, digests: child.Digests) -> None:
+	def __init__(self, project: str, digests: child.Digests, known: records.Records) -> None:
 		self.project = project
 		self.digests = digests
+		self.records = known
 		self.wanted: Optional[Sketch] = None
 		self.last: Optional[Tuple[Key, child.Request]] = None
 		"""The last command line that was begun. It is begun again after another one has run."""
@@ -62,6 +61,8 @@ class Sketcher:
 		"""The record that it knows; 0 if there is none."""
 		self.report = -1
 		"""The report of the call that it was told of; -1 before."""
+		self.going: Optional[socket.socket] = None
+		"""The connection to a process that has just accepted a call."""
 		self.ended: Set[int] = set()
 		self.hopeless: Dict[Key, Tuple[str, Files]] = {}
 		"""By command line that cannot be begun ahead: the reason, and the code that is the reason, which may change."""
@@ -108,14 +109,14 @@ class Sketcher:
 
 	# ---- the process
 
-	def begin(self, find_written: Callable[[Key], Optional[record.Written]]) -> bool:
-		"""Begin the run that is due, if possible. The function finds what the record of a command line has."""
+	def begin(self, answered: Container[Key]) -> bool:
+		"""Begin the run that is due, if possible. Given are the command lines whose records still answer."""
 		self.drop()
 		order, self.wanted = self.wanted, None
 		if order is None or self.is_hopeless(order.key):
 			return False
-		written = find_written(order.key)
-		self.serial = written.serial if written is not None else 0
+		written = self.records.find(order.key) if order.key in answered else None
+		self.serial = written.serial if written is not None else self.records.take_serial()
 		try:
 			ours, theirs = socket.socketpair()
 			pid = os.fork()
@@ -123,11 +124,10 @@ class Sketcher:
 			self.give_up("it cannot be begun: %s" % e.strerror)
 			return False
 		if pid == 0:
+			ahead = records.Ahead(self.records, order.key, order.request, self.serial, written)
 			asks = order.key not in self.blind
-			recorded = written.facts if written is not None else None
-			prestart.run_ahead(
-				order.request, order.key[SHAPES], self.digests, theirs.detach(), self.project, asks, recorded
-			)
+			shapes = order.key[records.SHAPES]
+			prestart.run_ahead(order.request, shapes, self.digests, theirs.detach(), self.project, asks, ahead)
 		theirs.close()
 		with contextlib.suppress(OSError):
 			os.setpgid(pid, pid)
@@ -180,7 +180,7 @@ class Sketcher:
 			return False
 		harmless = {name: value for name, value in request.environ.items() if name in caller.HARMLESS}
 		is_same = compared is not None and compared.serial == self.serial
-		message = marshal.dumps((harmless, request.numbers, compared.changed if compared and is_same else None))
+		message = marshal.dumps((harmless, request.numbers, compared.numbers if compared and is_same else None))
 		data = len(message).to_bytes(caller.NUMBERS, "big") + message
 		try:
 			rights = array.array("i", [report, *fds])
@@ -204,13 +204,16 @@ class Sketcher:
 		if kind == prestart.READY:
 			# it tells so twice, and may have been called meanwhile
 			self.is_ready = not was_called
-			self.known = int(value)
+			self.known, unwritten = value
+			if unwritten == "":
+				self.records.add(records.Kept(self.order_of.key, self.order_of.request, self.serial, None))
+			elif unwritten is not None:
+				self.records.reason = unwritten
 			self.reason = ""
 			return None
 		if kind == prestart.GOING:
-			# report and process belong to the caller from now on
-			self.sock.close()
-			self.sock = None
+			# report, process and connection belong to the caller from now on
+			self.going, self.sock = self.sock, None
 			self.report = -1
 			self.forget()
 			return ""

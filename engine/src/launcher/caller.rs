@@ -13,7 +13,7 @@ use crate::files::folder::Folder;
 use crate::process::place::RIGHTS;
 
 /// The form of records. Another one has another key.
-const FORM: &[u8] = b"waf-record-2";
+const FORM: &[u8] = b"waf-record-3";
 /// Variables that shells and terminals change all the time, and on which no build depends.
 pub const HARMLESS: [&[u8]; 4] = [b"_", b"OLDPWD", b"SHLVL", b"WINDOWID"];
 const STREAMS: i32 = 3;

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{mpsc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ use super::record::{Asked, Fact, Record, Seen, Status};
 
 /// Fewer facts are looked at by one thread: another one would be started in vain.
 const FEW: usize = 1000;
+/// A thread takes so many at a time.
+const TAKEN: usize = 200;
 const MOST_THREADS: usize = 8;
 /// If more has changed, it is not told what.
 const MOST_CHANGES: usize = 1000;
@@ -37,7 +39,7 @@ pub enum Change {
     Start,
 }
 
-/// Looks at everything again, by several threads.
+/// Looks at everything again, by several threads. A record without an answer does not tell of a run with nothing to do.
 pub fn find_change(record: &Record) -> Change {
     if !caller::rights().is_some_and(|rights| rights == record.rights) {
         return Change::Start;
@@ -52,14 +54,19 @@ pub fn find_change(record: &Record) -> Change {
     let is_program = |(_, fact): &(u32, &Fact)| matches!(fact.seen, Seen::Program(_));
     let (programs, facts): (Vec<_>, Vec<_>) = number(&record.facts).into_iter().partition(is_program);
     // These run while the files are looked at.
-    let asked: Vec<Option<Answer>> = programs.iter().map(|(_, fact)| Answer::begin(fact)).collect();
+    let asked: Vec<Option<Answer>> = if record.pieces.is_some() {
+        programs.iter().map(|(_, fact)| Answer::begin(fact)).collect()
+    } else {
+        Vec::new()
+    };
     let Some(mut changed) = find_changed(&facts, project.as_raw_fd(), MOST_CHANGES) else {
         return Change::Run(None);
     };
-    if changed.is_empty() && asked.into_iter().all(|answer| answer.is_some_and(Answer::end)) {
+    if record.pieces.is_some() && changed.is_empty() && asked.into_iter().all(|answer| answer.is_some_and(Answer::end))
+    {
         return Change::Nothing;
     }
-    // It was not waited for their answers, or they are others.
+    // They were not asked, it was not waited for their answers, or these are others.
     changed.extend(programs.iter().map(|(number, _)| number));
     Change::Run(Some(changed))
 }
@@ -82,28 +89,27 @@ fn find_changed(facts: &[(u32, &Fact)], project: RawFd, most: usize) -> Option<V
     let threads = (facts.len() / FEW + 1).min(processors).min(MOST_THREADS);
     let changed = Mutex::new(Vec::new());
     let is_over = AtomicBool::new(false);
-    let look = |part: &[(u32, &Fact)]| {
-        for (number, fact) in part {
-            if is_over.load(Ordering::Relaxed) {
-                return;
-            }
-            if !is_same(fact, project) {
-                let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
-                changed.push(*number);
-                is_over.store(changed.len() > most, Ordering::Relaxed);
+    let taken = AtomicUsize::new(0);
+    let look = || {
+        while let Some(part) = facts.chunks(TAKEN).nth(taken.fetch_add(1, Ordering::Relaxed)) {
+            for (number, fact) in part {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                if !is_same(fact, project) {
+                    let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
+                    changed.push(*number);
+                    is_over.store(changed.len() > most, Ordering::Relaxed);
+                }
             }
         }
     };
-    let mut parts = facts.chunks(facts.len().div_ceil(threads).max(1));
-    let own = parts.next().unwrap_or_default();
     thread::scope(|scope| {
-        for part in parts {
-            let begun = thread::Builder::new().spawn_scoped(scope, || look(part));
-            if begun.is_err() {
-                look(part);
-            }
+        for _ in 1..threads {
+            // Without another thread, this one looks at all.
+            let _ = thread::Builder::new().spawn_scoped(scope, look);
         }
-        look(own);
+        look();
     });
     let changed = changed.into_inner().unwrap_or_else(PoisonError::into_inner);
     (changed.len() <= most).then_some(changed)

@@ -1,13 +1,14 @@
 //! `waf` before Python: it gives the answer that a resident process has written down, or starts the `waf` of Python.
 //!
 //! ```text
-//! argv, variables, folder ─► caller ─► record ─► facts ─┬─► its output
-//!                                                       ├─► call: the resident process runs Waf, if something that Waf looks at has changed
+//! argv, variables, folder ─► caller ─► record ─► facts ─┬─► its output, if it has an answer
+//!                                                       ├─► call: the resident process runs Waf, if something that Waf looks at has changed, or there is no answer
 //!                                                       └─► waf-python, if there is no record, or it does not answer
 //! ```
 //!
 //! A record holds all that a run of Waf has looked at and printed (`waflib_extras/resident/record.py`). It has changed nothing, so its output
-//! is right as long as nothing of that has changed. `docs/resident.md` says what is compared. In any doubt, Python decides.
+//! is right as long as nothing of that has changed. A run that was begun ahead of its call has a record without output: by it the resident
+//! process is told what has changed. `docs/resident.md` says what is compared. In any doubt, Python decides.
 
 pub mod call;
 pub mod caller;
@@ -29,7 +30,7 @@ use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, S
 use crate::process::replace::exec_program;
 use caller::Caller;
 use facts::Change;
-use record::Record;
+use record::{Piece, Record};
 
 /// The `waf` of Python, which is installed beside ours.
 pub const PYTHON: &str = "waf-python";
@@ -69,7 +70,7 @@ fn run(caller: &Caller, began: Instant) -> Option<i32> {
     }
     match facts::find_change(&record) {
         Change::Nothing => {
-            print(&record, began);
+            print(record.pieces.as_deref()?, began);
             tell(&record);
             Some(0)
         }
@@ -78,12 +79,12 @@ fn run(caller: &Caller, began: Instant) -> Option<i32> {
     }
 }
 
-/// Prints the answer of a record.
-fn print(record: &Record, began: Instant) {
+/// Prints an answer.
+fn print(pieces: &[Piece], began: Instant) {
     // A reader that has gone is no error for Python either.
     // SAFETY: only a system call.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    for piece in &record.pieces {
+    for piece in pieces {
         let time = format!("{:.3}s", began.elapsed().as_secs_f64());
         let text = piece.text.unwrap_or(time.as_bytes());
         // SAFETY: the stream is open, as `Caller::find` has seen, and stays so.

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-const MAGIC: &[u8] = b"wafans02";
+const MAGIC: &[u8] = b"wafans03";
 /// The most that is read. A million files need less.
 const MOST: u64 = 1 << 30;
 /// How many things get room before they are read.
@@ -83,7 +83,8 @@ pub struct Record<'a> {
     pub note: &'a [u8],
     /// The resident process counts its records.
     pub serial: i64,
-    pub pieces: Vec<Piece<'a>>,
+    /// The output of a run that has ended. None if it has only been begun ahead of its call.
+    pub pieces: Option<Vec<Piece<'a>>>,
     /// What decides how Python and the resident process start.
     pub start: Vec<Fact<'a>>,
     /// What the run has looked at.
@@ -122,7 +123,11 @@ impl<'a> Record<'a> {
             socket: rest.text()?,
             note: rest.text()?,
             serial: rest.number()?,
-            pieces: rest.many(Reader::piece)?,
+            pieces: if rest.is_there()? {
+                Some(rest.many(Reader::piece)?)
+            } else {
+                None
+            },
             start: rest.many(Reader::fact)?,
             facts: rest.many(Reader::fact)?,
         };
@@ -256,7 +261,7 @@ mod tests {
         let one = 1u32.to_le_bytes();
         let piece = [&b"\x01\x01"[..], &text(b"done\n")].concat();
         let fact = [&b"K\x00"[..], &text(b"/a\0"), &7i64.to_le_bytes()].concat();
-        let parts: [&[u8]; 11] = [
+        let parts: [&[u8]; 12] = [
             MAGIC,
             &text(b"key"),
             &none,
@@ -264,6 +269,7 @@ mod tests {
             &text(b"s"),
             &text(b"n"),
             &5i64.to_le_bytes(),
+            b"\x01",
             &one,
             &piece,
             &none,
@@ -285,10 +291,10 @@ mod tests {
         assert_eq!(record.facts, [expected]);
         assert_eq!(
             record.pieces,
-            [Piece {
+            Some(vec![Piece {
                 stream: 1,
                 text: Some(b"done\n")
-            }]
+            }])
         );
     }
 
