@@ -152,7 +152,8 @@ class TestInText:
 		wrong = []
 		for place, words in commands:
 			try:
-				arguments.parse(shlex.split(words))
+				argv = shlex.split(words)
+				arguments.parse_readme(argv[1:]) if argv[:1] == ["readme"] else arguments.parse(argv)
 			except mistake.Mistake as e:
 				wrong.append(f"{place}: bench.py {words}: {e}")
 		assert len(commands) > 30

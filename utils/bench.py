@@ -6,11 +6,12 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from benchmark import ablation, arguments, contender, ledger
+from benchmark import ablation, arguments, contender, ledger, readme
 from benchmark.campaign import Campaign, Step, notes_of, plan
 from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
@@ -40,11 +41,39 @@ def run(argv: Sequence[str]) -> int:
 	if argv[:1] == ["show"]:
 		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
 		return 0
+	if argv[:1] == ["readme"]:
+		return measure_readme(arguments.parse_readme(argv[1:]))
 	options = arguments.parse(argv)
 	if options.list:
 		print(arguments.listing())
 		return 0
 	return measure(options, ["bench.py", *argv])
+
+
+def measure_readme(options: argparse.Namespace) -> int:
+	"""Run the campaigns of the README's table, and print it with all records that there are."""
+	progress = Progress(sys.stderr)
+	status = 0
+	for name, campaign in {} if options.show else options.campaigns.items():
+		path = os.path.join(options.records, "%s.json" % name)
+		ledger.make_place(path)
+		is_quiet = readme.wait_until_quiet(progress.say)
+		words = readme.words_of(campaign, options.repeat, options.pythons)
+		work = ["--work", options.work] if options.work else []
+		try:
+			result = measure(arguments.parse([*words, *work, "--json", path]), ["bench.py", *words])
+		except Mistake as e:
+			progress.say("bench.py: %s: %s" % (name, e))
+			status = 1
+			continue
+		record = ledger.read_record(path)
+		record["machine"]["quiet"] = is_quiet
+		ledger.write_record(record, path)
+		status = status or result
+		if not record["finished"]:
+			break
+	print(readme.show(options.records))
+	return status
 
 
 def measure(options: argparse.Namespace, command: List[str]) -> int:

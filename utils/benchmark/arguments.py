@@ -2,11 +2,12 @@
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from . import ablation, contender, large, price, scenario, served
+from . import ablation, contender, large, price, readme, scenario, served
 from .interpreter import ROOT
 from .interrupt import Interrupted
 from .mistake import Mistake
@@ -40,6 +41,7 @@ examples:
   bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
                                                       two builds of the engine in turn
   bench.py ablation --parts front,lead                what parts of ours save, by builds without each of them
+  bench.py readme                                     the table of the README, in about half an hour
   bench.py show full.json                             print the tables of a record again
 """
 
@@ -218,6 +220,36 @@ def complete(options: argparse.Namespace) -> argparse.Namespace:
 	options.json = options.json or os.path.join(ROOT, "build", "bench", time.strftime("%Y%m%d-%H%M%S.json"))
 	if options.contenders and options.baseline and options.baseline not in options.contenders:
 		raise Mistake("baseline %s takes no part: choose one of %s" % (options.baseline, ", ".join(options.contenders)))
+	return options
+
+
+README = "Measure all that the table of the README compares, and print the table."
+README_EXAMPLES = """
+examples:
+  bench.py readme                  measure all, in about half an hour
+  bench.py readme --only edits     measure one campaign again, and print the table with what was measured before
+  bench.py readme --show           print the table of what was measured before
+"""
+
+
+def parse_readme(argv: Sequence[str]) -> argparse.Namespace:
+	"""Read the command line of ``readme``."""
+	p = Parser("bench.py readme", README, README_EXAMPLES)
+	known = ", ".join(readme.CAMPAIGNS)
+	p.add_argument("--only", type=names, metavar="A,B", help="these campaigns: %s" % known)
+	p.add_argument("--repeat", type=positive, metavar="N", default=readme.ROUNDS, help="default %d" % readme.ROUNDS)
+	pythons = "CPython, and PyPy if there is one (default this one, and pypy3 along PATH)"
+	p.add_argument("--interpreters", type=names, metavar="A,B", help=pythons)
+	p.add_argument("--records", metavar="DIR", help="where the raw records are kept (default build/bench/readme)")
+	p.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's temporary one)")
+	p.add_argument("--show", action="store_true", help="measure nothing")
+	options = p.parse_args(list(argv))
+	options.records = options.records or os.path.join(ROOT, "build", "bench", "readme")
+	options.campaigns = readme.choose(options.only)
+	found = options.interpreters or [sys.executable, *filter(None, [shutil.which("pypy3")])]
+	if len(found) > 2:
+		raise Mistake("--interpreters: name one CPython, and one PyPy or none")
+	options.pythons = dict(zip((readme.CPYTHON, readme.PYPY), found))
 	return options
 
 
