@@ -66,7 +66,7 @@ CAMPAIGNS = {
 	),
 	"unity": Campaign(("unity", *MANY, "--contenders", "unity-upstream,unity"), "unity-upstream"),
 	"edits": Campaign(("noop", "onefile", *MANY, "--contenders", "ninja,resident,waf+wafcc-resident"), "ninja"),
-	"tasks": Campaign(("tasks", "--tasks", "100000", "--contenders", "waf,prefork"), "waf"),
+	"tasks": Campaign(("tasks", "--commands", "100000", "--contenders", "waf,prefork"), "waf"),
 	"large": Campaign(("large", "--tasks", "100000", "--contenders", "waf,large"), "waf", on_pypy=True),
 }
 
