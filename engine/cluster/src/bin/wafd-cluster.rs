@@ -1,0 +1,3 @@
+//! `wafd-cluster`: what `wafd` needs of clusters. `wafd` starts it.
+
+fn main() {}
