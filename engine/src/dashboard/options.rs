@@ -66,7 +66,9 @@ fn server(text: &str) -> Result<Address, String> {
             path: String::new(),
             ..address.clone()
         }),
-        Scheme::Redis | Scheme::S3 => Err(wrong("only a wafd serve tells how it does; write tcp://HOST:PORT")),
+        Scheme::Redis | Scheme::S3 | Scheme::Grpc => {
+            Err(wrong("only a wafd serve tells how it does; write tcp://HOST:PORT"))
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub enum Scheme {
     Redis,
     Http,
     S3,
+    /// A server of the Remote Execution API.
+    Grpc,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,8 @@ impl Default for Limits {
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
+    /// As it was written, with its secrets and attributes.
+    pub text: String,
     pub scheme: Scheme,
     /// Uses TLS.
     pub is_secure: bool,
@@ -62,7 +66,7 @@ pub struct Address {
     pub port: u16,
     /// A Unix socket in place of host and port.
     pub socket: Option<PathBuf>,
-    /// Without the leading slash.
+    /// Without the leading slash. For the Remote Execution API, the name of the instance.
     pub path: String,
     pub is_read_only: bool,
     pub limits: Limits,
@@ -71,6 +75,9 @@ pub struct Address {
     pub token_file: Option<PathBuf>,
     /// Certificates of the authorities to trust, instead of the system's.
     pub ca: Option<PathBuf>,
+    /// The certificate by which we show who we are, and its private key. Both are there or none.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
     pub endpoint: Option<String>,
     pub region: Option<String>,
 }
@@ -86,6 +93,8 @@ impl fmt::Display for Address {
             (Scheme::Http, false) => "http",
             (Scheme::Http, true) => "https",
             (Scheme::S3, _) => "s3",
+            (Scheme::Grpc, false) => "grpc",
+            (Scheme::Grpc, true) => "grpcs",
         };
         if let Some(socket) = &self.socket {
             write!(f, "{SOCKET}{}", socket.display())?;
@@ -123,10 +132,14 @@ pub fn parse_all(text: &str) -> Result<Vec<Address>, String> {
 fn parse(text: &str) -> Result<Address, String> {
     let told = without_secrets(text);
     let wrong = |why: String| format!("{told}: {why}");
-    const SCHEMES: &str = "write tcp://, tcps://, redis://, rediss://, redis+unix:, http://, https:// or s3://";
+    const SCHEMES: &str =
+        "write tcp://, tcps://, redis://, rediss://, redis+unix:, http://, https://, s3://, grpc:// or grpcs://";
     if let Some(rest) = text.strip_prefix(SOCKET) {
         let mut parts = rest.split('|');
-        let address = unix_socket(parts.next().unwrap_or_default()).map_err(wrong)?;
+        let address = Address {
+            text: text.to_owned(),
+            ..unix_socket(parts.next().unwrap_or_default()).map_err(wrong)?
+        };
         return address.with(parts).map_err(wrong);
     }
     let (scheme, rest) = text
@@ -140,6 +153,8 @@ fn parse(text: &str) -> Result<Address, String> {
         "http" => (Scheme::Http, false, Some(80)),
         "https" => (Scheme::Http, true, Some(443)),
         "s3" => (Scheme::S3, true, Some(443)),
+        "grpc" => (Scheme::Grpc, false, None),
+        "grpcs" => (Scheme::Grpc, true, None),
         other => return Err(wrong(format!("there is no scheme {other}; {SCHEMES}"))),
     };
     let mut parts = rest.split('|');
@@ -159,6 +174,7 @@ fn parse(text: &str) -> Result<Address, String> {
         ),
     };
     let address = Address {
+        text: text.to_owned(),
         user,
         password,
         port,
@@ -249,6 +265,7 @@ fn milliseconds(name: &str, text: Option<&str>) -> Result<Duration, String> {
 impl Address {
     fn new(scheme: Scheme, is_secure: bool, host: String) -> Address {
         Address {
+            text: String::new(),
             scheme,
             is_secure,
             user: None,
@@ -262,6 +279,8 @@ impl Address {
             layout: Layout::WebDav,
             token_file: None,
             ca: None,
+            cert: None,
+            key: None,
             endpoint: None,
             region: None,
         }
@@ -295,6 +314,8 @@ impl Address {
             "pause" => self.limits.pause = milliseconds(name, value)?,
             "token-file" => self.token_file = Some(needed("a file")?.into()),
             "ca" => self.ca = Some(needed("a file")?.into()),
+            "cert" if self.scheme == Scheme::Grpc => self.cert = Some(needed("a file")?.into()),
+            "key" if self.scheme == Scheme::Grpc => self.key = Some(needed("a file")?.into()),
             "layout" if self.scheme == Scheme::Http => {
                 self.layout = match value {
                     Some("webdav") => Layout::WebDav,
@@ -311,6 +332,7 @@ impl Address {
                 let more = match self.scheme {
                     Scheme::Http => ", layout",
                     Scheme::S3 => ", endpoint, region, access-key, secret-key",
+                    Scheme::Grpc => ", cert, key",
                     Scheme::Room | Scheme::Redis => "",
                 };
                 return Err(format!("there is no attribute {other} here; there are {which}{more}"));
@@ -330,6 +352,15 @@ impl Address {
             }
             Scheme::Room if self.password.is_some() => {
                 Err("it takes a token alone; write tcp://TOKEN@HOST:PORT".to_owned())
+            }
+            Scheme::Grpc if self.password.is_some() => {
+                Err("it takes a token alone; write grpcs://TOKEN@HOST:PORT, or token-file".to_owned())
+            }
+            Scheme::Grpc if self.cert.is_some() != self.key.is_some() => {
+                Err("a certificate and its key belong together; write cert=PATH|key=PATH".to_owned())
+            }
+            Scheme::Grpc if self.cert.is_some() && !self.is_secure => {
+                Err("a certificate is shown with TLS only; write grpcs://".to_owned())
             }
             _ => Ok(()),
         }
@@ -438,6 +469,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_of_the_remote_execution_api_has_an_instance_and_a_certificate() {
+        let text = "grpcs://t%40k@h:8980/builds/main|cert=/c.pem|key=/k.pem|ca=/a.pem";
+        let address = one(text);
+        assert_eq!(address.to_string(), "grpcs://h:8980/builds/main");
+        assert_eq!((address.scheme, address.is_secure), (Scheme::Grpc, true));
+        assert_eq!(address.user.as_deref(), Some("t@k"));
+        let files = [&address.cert, &address.key, &address.ca].map(|path| path.as_ref().unwrap().to_str());
+        assert_eq!(files, [Some("/c.pem"), Some("/k.pem"), Some("/a.pem")]);
+        // The text is all that another program needs to have the same address.
+        assert_eq!(one(&address.text), address);
+        assert_eq!(one("grpc://h:1").to_string(), "grpc://h:1");
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_remedy_and_without_secrets() {
         for (text, words) in [
             ("host", "not an address; write tcp://"),
@@ -456,6 +501,13 @@ mod tests {
             ("http://u:geheim@h|timeout=fast", "milliseconds"),
             ("http://u:geheim@h|layout=flat", "webdav or bazel"),
             ("redis://:geheim@h|layout=bazel", "there is no attribute layout"),
+            ("grpc://geheim@h", "it lacks a port"),
+            ("grpc://x:geheim@h:1", "grpcs://TOKEN@HOST:PORT"),
+            ("grpcs://geheim@h:1|cert=/c", "belong together"),
+            ("grpcs://geheim@h:1|key=/k", "belong together"),
+            ("grpc://geheim@h:1|cert=/c|key=/k", "with TLS only"),
+            ("grpcs://geheim@h:1|cert=", "cert needs a file"),
+            ("tcps://geheim@h:1|cert=/c", "there is no attribute cert"),
             ("s3://b|secret-key=geheim|region=", "region needs"),
             ("s3://b|secret-key=geheim|nonsense", "there is no attribute nonsense"),
         ] {

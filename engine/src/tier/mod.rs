@@ -101,5 +101,6 @@ fn open(address: &Address, counts: &Arc<Counts>) -> Result<Box<dyn Tier>, String
         (Scheme::Http, Layout::WebDav) => Box::new(Bundles::new(webdav::WebDav::new(address)?, counts)),
         (Scheme::Http, Layout::Bazel) => Box::new(Bundles::new(bazel::Bazel::new(address)?, counts)),
         (Scheme::S3, _) => Box::new(Bundles::new(s3::S3::new(address)?, counts)),
+        (Scheme::Grpc, _) => return Err(format!("{address}: this engine cannot use it yet")),
     })
 }
