@@ -99,7 +99,7 @@ class Database:
 		self.programs = find_programs()
 		# short, as a socket's path has about a hundred bytes
 		self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pg-"))
-		self.process: Optional["subprocess.Popen[bytes]"] = None
+		self.process: Optional[subprocess.Popen[bytes]] = None
 		self.count = 0
 
 	def ask(self, program: str, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
@@ -217,7 +217,7 @@ class Worker:
 	def __init__(self, command: List[str], folder: pathlib.Path, environ: Dict[str, str]) -> None:
 		self.command, self.folder, self.environ = command, folder, environ
 		self.log = folder / "worker.log"
-		self.process: Optional["subprocess.Popen[bytes]"] = None
+		self.process: Optional[subprocess.Popen[bytes]] = None
 
 	def start(self) -> None:
 		with open(self.log, "ab") as log:
@@ -260,9 +260,10 @@ class Cluster:
 	"""
 	BuildGrid on a port of its own, with a database of its own, and its workers.
 
-	`papers` makes it speak TLS, `is_mutual` with clients that have certificates only. `has_tokens` makes it want tokens,
-	which are signed with its `secret`. `is_kept` keeps contents on disk, where a restart of the server finds them;
-	else they are in its memory, and a restart loses all of them. `can_write` is false where clients may only read results.
+	`papers` makes it speak TLS, `is_mutual` with clients that have certificates only. `has_tokens` makes it want
+	tokens, which are signed with its `secret`. `is_kept` keeps contents on disk, where a restart of the server finds
+	them; else they are in its memory, and a restart loses all of them. `can_write` is false where clients may only
+	read results.
 	"""
 
 	def __init__(
@@ -281,13 +282,15 @@ class Cluster:
 		self.secret = secrets.token_hex(32)
 		self.workers: List[Worker] = []
 		self.log = folder / "server.log"
-		self.process: Optional["subprocess.Popen[bytes]"] = None
+		self.process: Optional[subprocess.Popen[bytes]] = None
 		folder.mkdir(parents=True, exist_ok=True)
 		self.token_file: Optional[pathlib.Path] = None
 		if has_tokens:
 			self.token_file = folder / "token"
 			self.token_file.write_text(self.sign(3600) + "\n")
-			self.token_file.chmod(0o600)
+			(folder / "secret").write_text(self.secret)
+			for private in (self.token_file, folder / "secret"):
+				private.chmod(0o600)
 		storage = "  - !lru-storage &contents\n    size: 512M"
 		if is_kept:
 			storage = f'  - !disk-storage &contents\n    path: "{folder}/contents"'
@@ -316,7 +319,7 @@ class Cluster:
 	def configure_tokens(self) -> str:
 		if not self.token_file:
 			return "  method: none"
-		return f'  method: jwt\n  algorithm: hs256\n  secret: "{self.secret}"'
+		return f'  method: jwt\n  algorithm: hs256\n  secret: "{self.folder}/secret"'
 
 	def sign(self, seconds: int, secret: Optional[str] = None) -> str:
 		"""A token that is good for so long, or has been until so long ago."""

@@ -32,7 +32,7 @@ class TestServer:
 		assert "Success" in store(cluster, tmp_path, "some text")
 		for wrong in (cluster.sign(-60), cluster.sign(60, secret="another" * 8)):
 			cluster.token_file.write_text(wrong)
-			with pytest.raises(Refused, match="(?i)authentic|authoriz"):
+			with pytest.raises(Refused, match=r"(?i)authentic|authoriz"):
 				store(cluster, tmp_path, "some text")
 		cluster.token_file.write_text(cluster.sign(60))
 		cluster.is_mutual = False
