@@ -13,5 +13,7 @@ pub mod capabilities;
 pub mod connection;
 pub mod contents;
 pub mod digests;
+pub mod executing;
+pub mod worker;
 
 pub use bazel_remote_apis::build::bazel::remote::execution::v2 as reapi;
