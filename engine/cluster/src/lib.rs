@@ -9,6 +9,7 @@
 //!           worker ─► contents, leases ─────────┘
 //! ```
 
+pub mod bridge;
 pub mod capabilities;
 pub mod connection;
 pub mod contents;
