@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use wafcluster::bridge;
 use wafcluster::worker::{self, keeper};
 use wafengine::files::logbook;
 
@@ -9,13 +10,13 @@ fn main() -> ExitCode {
     let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
     env_logger::Builder::from_env(level).format(logbook::write).init();
     let mut args = std::env::args_os().skip(1);
-    let status = match args.next() {
-        Some(word) if word == "worker" => worker::run(args),
-        Some(word) if word == keeper::WORD => keeper::keep(),
-        _ => {
+    match args.next() {
+        None => bridge::run(),
+        Some(word) if word == "worker" => worker::run(args).into(),
+        Some(word) if word == keeper::WORD => keeper::keep().into(),
+        Some(_) => {
             eprintln!("wafd-cluster: wafd starts it; see wafd worker --help");
-            1
+            ExitCode::FAILURE
         }
-    };
-    ExitCode::from(status)
+    }
 }
