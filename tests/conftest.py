@@ -22,6 +22,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"prefork_probes",
 	"tier_support",
 	"tier_servers",
+	"cluster_support",
 	"room_server",
 	"serve_support",
 	"host_support",
