@@ -184,7 +184,10 @@ impl Ticket {
     pub fn away(&self, session: [u8; 16]) -> Option<Away> {
         let knows = &self.action.knows;
         let is_known = knows.compiler.is_some() && knows.prints == Prints::Messages && self.action.source.is_some();
-        let is_plain = self.audited.is_none() && !self.question.wishes.recache && !knows.outputs.is_empty() && knows.modules.is_none();
+        let is_plain = self.audited.is_none()
+            && !self.question.wishes.recache
+            && !knows.outputs.is_empty()
+            && knows.modules.is_none();
         (is_known && is_plain).then(|| Away {
             question: Question {
                 inputs: self.question.inputs,
@@ -218,12 +221,26 @@ impl Cache {
     }
 
     /// Sends a command to the cluster. The result comes to `jobs`.
-    pub(super) fn send_away(&self, who: u64, away: Box<Away>, errand: Arc<Errand>, jobs: &Arc<Jobs>, reports: &Reports) {
+    pub(super) fn send_away(
+        &self,
+        who: u64,
+        away: Box<Away>,
+        errand: Arc<Errand>,
+        jobs: &Arc<Jobs>,
+        reports: &Reports,
+    ) {
         let result = match self.foresee(&away) {
             _ if errand.is_off() => Err(NotAway::CalledOff.into()),
             Ok(execute) => {
                 let (jobs, sent) = (jobs.clone(), errand.clone());
-                let again = move |made| drop(jobs.send(Job::Returned { who, away, errand, made }));
+                let again = move |made| {
+                    jobs.send(Job::Returned {
+                        who,
+                        away,
+                        errand,
+                        made,
+                    });
+                };
                 return sent.send(execute, Box::new(again));
             }
             Err(stayed) => Err(stayed),
@@ -259,7 +276,10 @@ impl Cache {
         let (question, action) = (&away.question, &away.action);
         let mut file_view = FileView::begin();
         let (program, real) = self.find_program(question, &mut file_view).ok_or(NotAway::Program)?;
-        if ![&program, &real].into_iter().all(|path| foresee::is_program_of_system(path)) {
+        if ![&program, &real]
+            .into_iter()
+            .all(|path| foresee::is_program_of_system(path))
+        {
             return Err(NotAway::Program.into());
         }
         let named = self.names(question, &program, &real).ok_or(NotAway::NoSource)?;
@@ -313,7 +333,10 @@ impl Cache {
         if made.key != away.key {
             return Returned::Stayed(NotAway::Key.into());
         }
-        let blobs = made.blobs.into_iter().map(|bytes| (Digest::of(&bytes), Wrapped { coding: 0, bytes }));
+        let blobs = made
+            .blobs
+            .into_iter()
+            .map(|bytes| (Digest::of(&bytes), Wrapped { coding: 0, bytes }));
         let bundle = Bundle {
             blobs: blobs.collect::<HashMap<_, _>>(),
             entries: vec![made.entry],
@@ -424,7 +447,12 @@ fn sent_variables(question: &Question, needed: &[Bytes], places: &[Bytes]) -> Re
         let is_known = VARIABLES.iter().any(|known| known.as_bytes() == name);
         (is_known || needed.contains(&name)) && !is_ours(&name)
     };
-    let mut sent: Vec<Bytes> = question.environment.iter().filter(is_sent).map(<[u8]>::to_vec).collect();
+    let mut sent: Vec<Bytes> = question
+        .environment
+        .iter()
+        .filter(is_sent)
+        .map(<[u8]>::to_vec)
+        .collect();
     let mut set = |name: &str, value: &[u8]| sent.push([name.as_bytes(), b"=", value].concat());
     set(ENTRY, VERSION.as_bytes());
     set(PLACES, &places.join(&b':'));

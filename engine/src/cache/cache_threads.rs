@@ -68,13 +68,28 @@ pub enum Job {
 }
 
 pub enum Done {
-    Answered { who: u64, answer: Answer },
-    Kept { who: u64, kept: Result<Stored, NotStored> },
+    Answered {
+        who: u64,
+        answer: Answer,
+    },
+    Kept {
+        who: u64,
+        kept: Result<Stored, NotStored>,
+    },
     /// A command is back from a cluster, and its result is in the store.
-    Away { who: u64, result: Result<Box<Away>, Stayed> },
+    Away {
+        who: u64,
+        result: Result<Box<Away>, Stayed>,
+    },
     /// Its outputs are in their places, or cannot be.
-    Fetched { who: u64, hit: Option<Hit> },
-    Other { who: u64, result: Result<Vec<u8>, String> },
+    Fetched {
+        who: u64,
+        hit: Option<Hit>,
+    },
+    Other {
+        who: u64,
+        result: Result<Vec<u8>, String>,
+    },
 }
 
 /// The queue of jobs. It is no channel, because a shared receiver is behind a lock: a thread that takes a job would wake

@@ -24,8 +24,8 @@ use crate::observe::access::Bytes;
 
 /// Folders that a worker has itself.
 const SYSTEM: [&[u8]; 14] = [
-    b"/bin", b"/boot", b"/dev", b"/etc", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/nix", b"/opt", b"/proc", b"/sbin",
-    b"/sys", b"/usr",
+    b"/bin", b"/boot", b"/dev", b"/etc", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/nix", b"/opt", b"/proc",
+    b"/sbin", b"/sys", b"/usr",
 ];
 /// In these a worker has what every program needs, so that they cannot come from us alone.
 const SHARED: [&[u8]; 4] = [b"/run", b"/tmp", b"/var", b"/var/tmp"];
@@ -96,7 +96,10 @@ impl Scans {
 }
 
 pub fn is_of_system(path: &[u8]) -> bool {
-    let is_in = |folder: &[u8]| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+    let is_in = |folder: &[u8]| {
+        path.strip_prefix(folder)
+            .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    };
     SYSTEM.iter().any(|folder| is_in(folder))
 }
 
@@ -214,7 +217,10 @@ impl<'a> Search<'a> {
                 Some(Found::OfSystem) | None => {}
             }
         }
-        named.response_files.iter().for_each(|file| self.add(&joined(folder, file)));
+        named
+            .response_files
+            .iter()
+            .for_each(|file| self.add(&joined(folder, file)));
         let mut tried: HashSet<Bytes> = HashSet::new();
         let mut is_first = true;
         while let Some(path) = sources.pop() {
@@ -254,7 +260,9 @@ impl<'a> Search<'a> {
         }
         let above = |path: &Bytes| split(path).0.to_vec();
         let folders = foreseen.files.iter().chain(foreseen.links.keys()).map(above);
-        let all = folders.chain(foreseen.folders.iter().cloned()).filter(|folder| folder.len() > 1);
+        let all = folders
+            .chain(foreseen.folders.iter().cloned())
+            .filter(|folder| folder.len() > 1);
         let places = places(all)?;
         Ok((foreseen, places))
     }
@@ -273,7 +281,11 @@ fn places(folders: impl Iterator<Item = Bytes>) -> Result<Vec<Bytes>, Unforeseen
     }
     let mut topmost: Vec<Bytes> = Vec::new();
     for place in places {
-        let is_inside = |above: &Bytes| place.strip_prefix(&above[..]).is_some_and(|rest| rest.starts_with(b"/"));
+        let is_inside = |above: &Bytes| {
+            place
+                .strip_prefix(&above[..])
+                .is_some_and(|rest| rest.starts_with(b"/"))
+        };
         if !topmost.iter().any(is_inside) {
             topmost.push(place);
         }
@@ -314,7 +326,9 @@ mod tests {
 
         fn shown<'a>(&self, paths: impl IntoIterator<Item = &'a Bytes>) -> Vec<String> {
             let root = self.0.as_os_str().as_bytes();
-            let own = paths.into_iter().filter_map(|path| path.strip_prefix(root)?.strip_prefix(b"/"));
+            let own = paths
+                .into_iter()
+                .filter_map(|path| path.strip_prefix(root)?.strip_prefix(b"/"));
             own.map(|path| String::from_utf8(path.to_vec()).unwrap()).collect()
         }
     }
@@ -336,7 +350,10 @@ mod tests {
     #[test]
     fn every_file_that_a_name_can_mean_is_sent() {
         let tree = Tree::new("names");
-        tree.write("src/a.c", "#include \"a.h\"\n#include <b.h>\n#include <stdio.h>\n#include \"none.h\"\n");
+        tree.write(
+            "src/a.c",
+            "#include \"a.h\"\n#include <b.h>\n#include <stdio.h>\n#include \"none.h\"\n",
+        );
         tree.write("src/a.h", "#include \"deep/c.h\"\n");
         tree.write("inc/b.h", "#include \"a.h\"\n");
         tree.write("inc/a.h", "");
@@ -345,12 +362,18 @@ mod tests {
         let scans = Scans::default();
         let mut search = Search::new(&scans);
         search
-            .add_sources(&tree.bytes("build/.."), &named("src/a.c", &["inc", "/usr/include", "missing"]))
+            .add_sources(
+                &tree.bytes("build/.."),
+                &named("src/a.c", &["inc", "/usr/include", "missing"]),
+            )
             .unwrap_err();
         fs::create_dir(tree.0.join("build")).unwrap();
         let mut search = Search::new(&scans);
         search
-            .add_sources(&tree.bytes("build"), &named("../src/a.c", &["../inc", "/usr/include", "missing"]))
+            .add_sources(
+                &tree.bytes("build"),
+                &named("../src/a.c", &["../inc", "/usr/include", "missing"]),
+            )
             .unwrap();
         let (foreseen, places) = search.finish().unwrap();
         let expected = ["inc/a.h", "inc/b.h", "inc/deep/c.h", "src/a.c", "src/a.h"];
@@ -370,7 +393,9 @@ mod tests {
         symlink("/usr", tree.0.join("system")).unwrap();
         let scans = Scans::default();
         let mut search = Search::new(&scans);
-        search.add_sources(&tree.bytes(""), &named("src/a.c", &["system/include"])).unwrap();
+        search
+            .add_sources(&tree.bytes(""), &named("src/a.c", &["system/include"]))
+            .unwrap();
         let (foreseen, _) = search.finish().unwrap();
         assert_eq!(tree.shown(&foreseen.files), ["real/a.c", "real/c.h"]);
         assert_eq!(tree.shown(foreseen.links.keys()), ["real/b.h", "src", "system"]);
@@ -392,7 +417,11 @@ mod tests {
     fn places_are_the_topmost_folders_that_can_be_ours() {
         let of = |folders: &[&str]| {
             let all = places(folders.iter().map(|folder| folder.as_bytes().to_vec()));
-            all.map(|all| all.into_iter().map(|place| String::from_utf8(place).unwrap()).collect::<Vec<_>>())
+            all.map(|all| {
+                all.into_iter()
+                    .map(|place| String::from_utf8(place).unwrap())
+                    .collect::<Vec<_>>()
+            })
         };
         assert_eq!(of(&["/home/u/p/src", "/home/u/p/build/deep"]).unwrap(), ["/home/u/p"]);
         assert_eq!(of(&["/work", "/work/a/b", "/home/u"]).unwrap(), ["/home/u", "/work"]);

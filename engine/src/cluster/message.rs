@@ -44,7 +44,9 @@ pub struct Execute {
 pub enum Request {
     Execute(Box<Execute>),
     /// The result is not wanted any more.
-    Cancel { id: u32 },
+    Cancel {
+        id: u32,
+    },
 }
 
 /// Why there is no entry.
@@ -247,8 +249,16 @@ mod tests {
         let why = Failure::NoEntry;
         for reply in [
             Reply::Blob { id: 1, bytes: b"blob" },
-            Reply::Entry { id: 1, key, bytes: b"facts" },
-            Reply::Why { id: 2, why, words: b"it failed" },
+            Reply::Entry {
+                id: 1,
+                key,
+                bytes: b"facts",
+            },
+            Reply::Why {
+                id: 2,
+                why,
+                words: b"it failed",
+            },
         ] {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);
@@ -259,8 +269,17 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_refused() {
-        for frame in [&b""[..], &[1, 0, 0, 0], &[9, 0, 0, 0, 0], &[0x83, 0, 0, 0, 0, 77], &[0x82, 0, 0, 0, 0, 1]] {
-            assert!(Request::decode(frame).is_err() && Reply::decode(frame).is_err(), "{frame:?}");
+        for frame in [
+            &b""[..],
+            &[1, 0, 0, 0],
+            &[9, 0, 0, 0, 0],
+            &[0x83, 0, 0, 0, 0, 77],
+            &[0x82, 0, 0, 0, 0, 1],
+        ] {
+            assert!(
+                Request::decode(frame).is_err() && Reply::decode(frame).is_err(),
+                "{frame:?}"
+            );
         }
         let mut bytes = Vec::new();
         Request::Cancel { id: 1 }.encode(&mut bytes);

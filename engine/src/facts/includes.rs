@@ -112,7 +112,13 @@ mod tests {
             "#include \"a.h\"\n%:include \"f.h\"\n#embed <g.bin> limit(3)\r\n.incbin \"h.bin\"\n",
         );
         let expected = [
-            "\"a.h\"", "<b/c.h>", "<d.h>", "\"e.h\"", "\"f.h\"", "<g.bin>", "\"h.bin\"",
+            "\"a.h\"",
+            "<b/c.h>",
+            "<d.h>",
+            "\"e.h\"",
+            "\"f.h\"",
+            "<g.bin>",
+            "\"h.bin\"",
         ];
         assert_eq!(names(text), expected);
     }

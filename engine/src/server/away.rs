@@ -154,7 +154,9 @@ impl Server {
     /// What is sent of a waiting command, if it may go, and has not been there before.
     fn departure(&mut self, key: CommandKey) -> Option<Departure> {
         let (order, recording) = self.commands.waiting_recording(key)?;
-        let is_captured = order.execute.stdio[1..].iter().all(|to| matches!(to, Stdio::Pipe | Stdio::SameAsStdout));
+        let is_captured = order.execute.stdio[1..]
+            .iter()
+            .all(|to| matches!(to, Stdio::Pipe | Stdio::SameAsStdout));
         if recording.was_away || order.execute.timeout > 0 || !is_captured {
             return None;
         }
@@ -197,7 +199,9 @@ impl Server {
             Some(_) => {}
         }
         self.away.free_since = None;
-        let Some(order) = self.commands.race(key) else { return false };
+        let Some(order) = self.commands.race(key) else {
+            return false;
+        };
         debug!("command {key} runs here, too");
         self.away.raced += 1;
         self.submit(key, &order);
@@ -227,7 +231,9 @@ impl Server {
                 };
                 debug!("command {key} has no result of {name}: {why}");
                 let ticket = state.recording_mut().and_then(|recording| recording.ticket.as_mut());
-                ticket.into_iter().for_each(|ticket| ticket.note_away(format!("not compiled by {name}: {why}")));
+                ticket
+                    .into_iter()
+                    .for_each(|ticket| ticket.note_away(format!("not compiled by {name}: {why}")));
                 return match state {
                     State::Away(waiting) => {
                         self.submit(key, order);
@@ -238,9 +244,13 @@ impl Server {
             }
         };
         let ticket = state.recording_mut().and_then(|recording| recording.ticket.as_mut());
-        ticket.into_iter().for_each(|ticket| ticket.note_away(format!("compiled by {name}")));
+        ticket
+            .into_iter()
+            .for_each(|ticket| ticket.note_away(format!("compiled by {name}")));
         match state {
-            State::Away(Waiting { supplies, recording }) => self.fetch(order, key, supplies, recording, departure, true),
+            State::Away(Waiting { supplies, recording }) => {
+                self.fetch(order, key, supplies, recording, departure, true)
+            }
             State::Waiting(Waiting { supplies, recording }) => {
                 self.slots.retract(&order.session, &HashSet::from([key]));
                 self.memory.forget(key);
@@ -248,13 +258,15 @@ impl Server {
             }
             State::Starting(mut starting) => {
                 starting.is_cancelled = true;
-                let recording = starting.recording.as_mut();
-                recording.into_iter().for_each(|recording| recording.departure = Some(departure));
+                if let Some(recording) = &mut starting.recording {
+                    recording.departure = Some(departure);
+                }
                 Next::Stay(State::Starting(starting))
             }
             State::Running(mut running) => {
-                let recording = running.recording.as_mut();
-                recording.into_iter().for_each(|recording| recording.departure = Some(departure));
+                if let Some(recording) = &mut running.recording {
+                    recording.departure = Some(departure);
+                }
                 self.end(key, order, running, Verdict::Cancelled)
             }
             state => Next::Stay(state),
@@ -314,7 +326,9 @@ impl Server {
         }
         if let Some(recording) = &mut recording {
             let ticket = recording.ticket.take();
-            ticket.into_iter().for_each(|ticket| self.cache_threads.send(CacheJob::MadeAway(Box::new(ticket))));
+            ticket
+                .into_iter()
+                .for_each(|ticket| self.cache_threads.send(CacheJob::MadeAway(Box::new(ticket))));
             self.tell_cache_info(order, recording.told.clone());
         }
         self.tell_inputs(order, hit.inputs);

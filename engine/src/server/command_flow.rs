@@ -26,8 +26,8 @@ use rustix::event::epoll;
 use rustix::process::Signal;
 
 use super::command::{
-    Asking, Attempt, Command, Fetching, Order, Plainly, Recording, Resources, Running, Starting, State, Storing, Supplies,
-    Waiting,
+    Asking, Attempt, Command, Fetching, Order, Plainly, Recording, Resources, Running, Starting, State, Storing,
+    Supplies, Waiting,
 };
 use super::connection::ConnectionKey;
 use super::idle::IdleWork;
@@ -140,6 +140,7 @@ impl Server {
             (State::Starting(starting), Event::Started(started)) => self.started(key, order, starting, started),
             (State::Starting(mut starting), Event::End(_)) => {
                 starting.is_cancelled = true;
+                starting.recording.iter_mut().for_each(|recording| recording.call_off());
                 Next::Stay(State::Starting(starting))
             }
             (State::Running(running), Event::Started(started)) => self.part_started(key, order, running, started),
@@ -699,7 +700,13 @@ impl Server {
     }
 
     /// Ends a command early.
-    pub(super) fn end(&mut self, key: CommandKey, order: &mut Arc<Order>, mut running: Box<Running>, verdict: Verdict) -> Next {
+    pub(super) fn end(
+        &mut self,
+        key: CommandKey,
+        order: &mut Arc<Order>,
+        mut running: Box<Running>,
+        verdict: Verdict,
+    ) -> Next {
         if running.verdict != Verdict::Ran {
             // The client does not want the result of the cluster either.
             let recording = running.recording.as_mut();
@@ -783,7 +790,7 @@ impl Server {
         let (departure, spare) = (recording.departure.take()?, recording.spare.take()?);
         self.release(&running.resources);
         // The process is reaped with its outcome.
-        drop(running.outcome(order, &self.ledger));
+        let _ = running.outcome(order, &self.ledger);
         self.free_slot(key, &order.session);
         recording.trace_region = None;
         recording.output = Default::default();

@@ -274,7 +274,9 @@ fn jobs(text: Option<&str>) -> Result<Option<usize>, String> {
     match text.map(str::parse) {
         None => Ok(None),
         Some(Ok(number @ 1..=MOST_JOBS)) => Ok(Some(number)),
-        Some(_) => Err(format!("execute is a number of commands up to {MOST_JOBS}; write execute=64")),
+        Some(_) => Err(format!(
+            "execute is a number of commands up to {MOST_JOBS}; write execute=64"
+        )),
     }
 }
 
@@ -345,7 +347,8 @@ impl Address {
             "property" if self.scheme == Scheme::Grpc => {
                 let property = value.and_then(|value| value.split_once('='));
                 let property = property.filter(|(name, _)| !name.is_empty());
-                let (name, value) = property.ok_or("property needs a name and a value; write property=OSFamily=linux")?;
+                let (name, value) =
+                    property.ok_or("property needs a name and a value; write property=OSFamily=linux")?;
                 let properties = &mut self.execution_mut().properties;
                 properties.push((name.to_owned(), value.to_owned()));
             }

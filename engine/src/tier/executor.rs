@@ -163,7 +163,12 @@ impl Cluster {
     fn take_lost(&self, connection: u64, has_ended: bool) -> Vec<Call> {
         let now = Instant::now();
         let mut state = self.state();
-        if has_ended && state.connection.as_ref().is_some_and(|(number, _)| *number == connection) {
+        if has_ended
+            && state
+                .connection
+                .as_ref()
+                .is_some_and(|(number, _)| *number == connection)
+        {
             state.connection = None;
         }
         let is_lost = |waiting: &Waiting| waiting.connection == connection && (has_ended || waiting.until <= now);
@@ -188,9 +193,18 @@ impl State {
         let is_trial = self.trial.take_if(|trial| *trial == id).is_some();
         let now = Instant::now();
         let is_new = match failure {
-            Some(Unmade { why: Failure::Silent, words }) => self.breaker.open(now, words),
-            Some(Unmade { why: Failure::Failed, words }) if is_trial => self.breaker.open(now, words),
-            Some(Unmade { why: Failure::Failed, words }) => self.breaker.erred(now, words),
+            Some(Unmade {
+                why: Failure::Silent,
+                words,
+            }) => self.breaker.open(now, words),
+            Some(Unmade {
+                why: Failure::Failed,
+                words,
+            }) if is_trial => self.breaker.open(now, words),
+            Some(Unmade {
+                why: Failure::Failed,
+                words,
+            }) => self.breaker.erred(now, words),
             // What was asked before it was left alone says nothing of now.
             _ if is_trial || self.breaker.is_closed() => {
                 self.breaker.worked();
@@ -199,7 +213,10 @@ impl State {
             _ => false,
         };
         if is_new {
-            log::warn!("no commands go to the cluster for a while: {}", self.breaker.why().unwrap_or_default());
+            log::warn!(
+                "no commands go to the cluster for a while: {}",
+                self.breaker.why().unwrap_or_default()
+            );
         }
     }
 }
