@@ -472,6 +472,7 @@ mod tests {
             "1 for place",
             "since 3.0 s: memory short",
             "2 times so far, 9.0 s in all",
+            "3 commands there, 9 sent so far, 1 of them run here, too",
             "nothing above 2.5 runnable",
             "jobserver of its own: 1 tokens held, 2 free",
             "waits: jobserver: no token",
