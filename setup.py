@@ -3,10 +3,12 @@ Package the Python tools together with the engine, as one wheel per platform tha
 
 The engine is a program, not an extension module, so the wheel depends on the platform alone: py3-none-<platform>.
 Without cargo, and elsewhere than on Linux, the package is made without the engine: its tools load, say so once, and
-leave Waf as it is.
+leave Waf as it is. With a Rust that is too old for it, only the program that speaks with clusters is left out.
 """
 
 import glob
+import importlib.machinery
+import importlib.util
 import os
 import runpy
 import shutil
@@ -19,6 +21,7 @@ from setuptools_rust import RustBin
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = ("wafd", "wafcc", "waf")
+CLUSTER = ("wafd-cluster",)
 
 
 def find_obstacle() -> str:
@@ -28,6 +31,22 @@ def find_obstacle() -> str:
 	if not shutil.which(os.environ.get("CARGO", "cargo")):
 		return "cargo is missing: install Rust and install waflib-extras again"
 	return ""
+
+
+def list_programs():
+	"""Our programs, by package of Rust. The first call of cargo builds all of them."""
+	loader = importlib.machinery.SourceFileLoader("bootstrap", os.path.join(HERE, "waf"))
+	bootstrap = importlib.util.module_from_spec(importlib.util.spec_from_loader("bootstrap", loader))
+	loader.exec_module(bootstrap)
+	cargo = os.environ.get("CARGO", "cargo")
+	options = ["--locked", *bootstrap.name_packages(cargo)]
+	programs = {"engine/Cargo.toml": PROGRAMS}
+	obstacle = bootstrap.find_cluster_obstacle(cargo)
+	if obstacle:
+		print("waflib-extras: %s" % obstacle, file=sys.stderr)
+	else:
+		programs["engine/cluster/Cargo.toml"] = CLUSTER
+	return [RustBin({x: x for x in names}, path=path, args=options, debug=False) for path, names in programs.items()]
 
 
 class PlatformWheel(bdist_wheel):
@@ -75,10 +94,7 @@ with tempfile.TemporaryDirectory() as workspace:
 				"waf-extras = waflib_extras.wafx:main",
 			]
 		},
-		# one entry for all programs, so that cargo is run once
-		rust_extensions=[]
-		if obstacle
-		else [RustBin({x: x for x in PROGRAMS}, path="engine/Cargo.toml", args=["--locked"], debug=False)],
+		rust_extensions=[] if obstacle else list_programs(),
 		cmdclass={"bdist_wheel": PlatformWheel},
 		options={"build": {"build_base": workspace}},
 		zip_safe=False,

@@ -37,12 +37,12 @@ exec "$@" -Copt-level=0 -Cdebuginfo=0
 
 
 def share_crates(target: pathlib.Path) -> None:
-	"""Copy the compiled crates of the tree into a target folder of cargo, so that only our own crate is compiled."""
+	"""Copy the compiled crates of the tree into a target folder of cargo, so that only our own crates are compiled."""
 	built = target_folder() / "release"
 	for folder in ("build", "deps", ".fingerprint"):
 		for path in (built / folder).glob("*"):
 			copy = target / "release" / folder / path.name
-			if not re.match("(lib)?(wafengine|wafd|wafcc)-", path.name) and not copy.exists():
+			if not re.match("(lib)?(wafengine|wafd|wafcc|wafcluster|wafd_cluster)-", path.name) and not copy.exists():
 				copy.parent.mkdir(parents=True, exist_ok=True)
 				subprocess.run(["cp", "-al", str(path), str(copy)], check=True)
 

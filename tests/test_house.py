@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import re
@@ -127,6 +129,19 @@ class TestBootstrap:
 		old = {**environ, "PATH": "%s:%s" % (tmp_path / "bin", environ["PATH"])}
 		done = self.start(copy_tree(tmp_path / "tree"), old, "--version", cwd=tmp_path, status=1)
 		assert re.fullmatch(r"waf: cargo 1\.48\.0 is too old: install Rust 1\.\d+ or newer .*\n", done.stderr)
+
+	def test_older_rust(self, tmp_path):
+		"""With a Rust that is too old for it, the program for clusters is left out, and the others are built."""
+		loader = importlib.machinery.SourceFileLoader("bootstrap", str(ROOT / "waf"))
+		bootstrap = importlib.util.module_from_spec(importlib.util.spec_from_loader("bootstrap", loader))
+		loader.exec_module(bootstrap)
+		cargo = tmp_path / "cargo"
+		for version, count in (("1.80.1", 1), ("1.200.0", 2)):
+			cargo.write_text("#!/bin/sh\necho 'cargo %s (0123456 2026-01-01)'\n" % version)
+			cargo.chmod(0o755)
+			packages = ["--package", "wafengine", "--package", "wafcluster"]
+			assert bootstrap.name_packages(str(cargo)) == packages[: 2 * count]
+			assert bool(bootstrap.find_cluster_obstacle(str(cargo))) == (count == 1)
 
 	def test_no_ensurepip(self, tmp_path, environ):
 		"""A Python without ensurepip, as Debian's without python3-venv, is told which package brings it."""

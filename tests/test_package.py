@@ -86,7 +86,8 @@ class TestSdist:
 		"""The source distribution has all that the engine is built from, every crate, and nothing that was built."""
 		with tarfile.open(sdist) as archive:
 			names = {x.partition("/")[2] for x in archive.getnames()}
-		sources = {str(x.relative_to(ROOT)) for x in (ROOT / "engine" / "src").rglob("*.rs")}
+		crates = (ROOT / "engine" / x / "src" for x in ("", "cluster"))
+		sources = {str(x.relative_to(ROOT)) for crate in crates for x in crate.rglob("*.rs")}
 		named = {"engine/Cargo.toml", "engine/Cargo.lock", "pyproject.toml", "LICENSE", "waf", "debian/rules"}
 		assert {*sources, *named, ".cargo/config.toml"} <= names
 		assert not [x for x in names if x.startswith(("engine/target", "build/"))]
@@ -107,6 +108,15 @@ class TestSdist:
 			assert not [x for x in archive.namelist() if "/scripts/" in x]
 			assert "waflib_extras/launcher/__init__.py" in archive.namelist()
 
+	def test_older_rust(self, python, environ, tmp_path):
+		"""With a Rust that is too old for it, the program for clusters is left out, which is said."""
+		cargo = tmp_path / "cargo"
+		cargo.write_text("#!/bin/sh\necho 'cargo 1.80.1 (0123456 2024-08-01)'\n")
+		cargo.chmod(0o755)
+		done = run([python, "setup.py", "--version"], {**environ, "CARGO": str(cargo)}, copy_tree(tmp_path / "tree"))
+		assert "waflib-extras: wafd-cluster is left out" in done.stderr
+		assert done.stdout.split()[-1] == VERSION
+
 
 class TestWheel:
 	def test_content(self, wheel):
@@ -116,7 +126,7 @@ class TestWheel:
 			names = {x for x in archive.namelist() if ".dist-info/" not in x}
 			metadata = archive.read(f"waflib_extras-{VERSION}.dist-info/METADATA").decode()
 		modules = {str(x.relative_to(ROOT)) for x in (ROOT / "waflib_extras").rglob("*.py")}
-		scripts = {f"waflib_extras-{VERSION}.data/scripts/{x}" for x in ("wafd", "wafcc", "waf")}
+		scripts = {f"waflib_extras-{VERSION}.data/scripts/{x}" for x in ("wafd", "wafcc", "waf", "wafd-cluster")}
 		pages = {f"data/share/man/man{x.suffix[1:]}/{x.name}" for x in (ROOT / "docs" / "man").iterdir()}
 		for shell, place in (
 			("bash", "bash-completion/completions"),
@@ -130,17 +140,18 @@ class TestWheel:
 		assert re.search(r"^Requires-Dist: waflib ?>=2\.0$", metadata, re.M)
 
 	def test_libraries(self, wheel, tmp_path):
-		"""Only wafd takes libraries from the system, of glibc alone and none newer than 2.28."""
+		"""Only two programs take libraries from the system, of glibc alone and none newer than 2.28."""
 		with zipfile.ZipFile(wheel) as archive:
-			for name in ("wafd", "wafcc", "waf"):
+			for name in ("wafd", "wafd-cluster", "wafcc", "waf"):
 				(tmp_path / name).write_bytes(archive.read(f"waflib_extras-{VERSION}.data/scripts/{name}"))
 		read = [find("readelf", "binutils"), "--dynamic", "--version-info", "--wide"]
-		wafd = run([*read, "wafd"], dict(os.environ), tmp_path).stdout
-		needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", wafd))
 		glibc = r"(lib(c|m|dl|rt|util|pthread)|ld-linux-[\w-]+)\.so\.\d"
-		assert [x for x in needed if not re.fullmatch(glibc, x)] == []
-		versions = {tuple(map(int, x.split("."))) for x in re.findall(r"Name: GLIBC_([\d.]+)", wafd)}
-		assert (2, 2, 5) <= max(versions) <= (2, 28)
+		for name in ("wafd", "wafd-cluster"):
+			told = run([*read, name], dict(os.environ), tmp_path).stdout
+			needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", told))
+			assert [x for x in needed if not re.fullmatch(glibc, x)] == []
+			versions = {tuple(map(int, x.split("."))) for x in re.findall(r"Name: GLIBC_([\d.]+)", told)}
+			assert (2, 2, 5) <= max(versions) <= (2, 28)
 		for name in ("wafcc", "waf"):
 			assert "There is no dynamic section" in run([*read, name], dict(os.environ), tmp_path).stdout
 

@@ -36,11 +36,11 @@ cargo-zigbuild zig cc -- -target {machine}-linux-gnu.{glibc} "$@"
 while [ "$1" != -o ]; do shift; done
 exec strip --strip-debug "$2"
 """
-# What cargo calls in place of rustc for our own crate. It leaves all but wafd as they are: the others are static.
+# What cargo calls in place of rustc for our own crates. The programs that it leaves as they are are static.
 COMPILER = """\
 #!/bin/sh
 case " $* " in
-*" --crate-name wafd "*) set -- "$@" -Cstrip=none -Clinker={linker} ;;
+*" --crate-name wafd "* | *" --crate-name wafd_cluster "*) set -- "$@" -Cstrip=none -Clinker={linker} ;;
 esac
 exec {wrapper} "$@"
 """
@@ -97,7 +97,7 @@ def make_wheel() -> pathlib.Path:
 
 
 def write_wrapper(folder: pathlib.Path, machine: str) -> str:
-	"""A script that compiles our crate as rustc does, with zig as the linker of wafd; its path."""
+	"""A script that compiles our crates as rustc does, with zig as the linker of two programs; its path."""
 	linker, compiler = folder / "linker", folder / "rustc"
 	linker.write_text(LINKER.format(machine=machine, glibc="%d.%d" % GLIBC), encoding="utf-8")
 	wrapper = os.environ.get("RUSTC_WORKSPACE_WRAPPER", "")

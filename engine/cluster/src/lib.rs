@@ -14,5 +14,9 @@ pub mod capabilities;
 pub mod connection;
 pub mod contents;
 pub mod digests;
+pub mod executing;
+#[cfg(test)]
+pub mod test_support;
+pub mod worker;
 
 pub use bazel_remote_apis::build::bazel::remote::execution::v2 as reapi;

@@ -9,7 +9,7 @@
 //! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
 //! asks the stores that machines share, `keep` stores results, `rerun` runs commands again when there is time: for `audit`,
 //! which compares hits, for `prepare`, which reads headers once, and for `by_text`, which compares what the preprocessor
-//! leaves. `explain` and `request` answer questions. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
+//! leaves. `explain` and `request` answer questions, `export` gives entries away. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
 //! `Cache`.
 //!
 //! The cache knows nothing of sockets, slots and connections. It reaches the stores of other machines through the trait
@@ -22,6 +22,7 @@ pub mod cache_threads;
 pub mod checkout;
 pub mod compiler;
 mod explain;
+mod export;
 mod failure;
 pub mod journal;
 pub mod keep;

@@ -90,6 +90,7 @@ impl Server {
                 bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
                 namespace: caching.namespace.clone(),
                 store: (!caching.store.is_empty()).then(|| OsStr::from_bytes(&caching.store).into()),
+                export: caching.export.as_deref().map(|folder| OsStr::from_bytes(folder).into()),
                 terminal: caching.terminal,
             });
         }

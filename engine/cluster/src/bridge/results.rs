@@ -43,7 +43,7 @@ impl Question {
         let action = Action {
             command_digest: Some(command.0.to_message()),
             input_root_digest: Some(nothing.0.to_message()),
-            salt: SALT.to_vec().into(),
+            salt: SALT.to_vec(),
             ..Action::default()
         };
         let action = Digest::of_message(&action);
@@ -94,7 +94,7 @@ impl Held {
         places.sort_unstable_by_key(|(name, _)| **name);
         ActionResult {
             output_files: places.into_iter().map(write_file).collect(),
-            stdout_raw: bundle.encode(key).into(),
+            stdout_raw: bundle.encode(key),
             ..ActionResult::default()
         }
     }
