@@ -20,7 +20,8 @@ from tier_support import PATIENT, free_port, until_listens
 
 INSTANCE = "team"
 USER = "postgres"  # of Debian's package; PostgreSQL does not run as root
-TEMPLATE = "buildgrid"
+OWNER = "buildgrid"  # of the databases
+TEMPLATE = "with_tables"
 PROGRAMS = os.path.dirname(sys.executable)
 BUILDGRID = shutil.which("bgd", path=os.pathsep.join((PROGRAMS, os.environ["PATH"])))
 WHY_NOT = "pip install 'buildgrid[database]==0.4.4' psycopg2-binary 'SQLAlchemy<2.1'"
@@ -115,7 +116,7 @@ class Database:
 	def make(self) -> None:
 		if os.geteuid() == 0:
 			shutil.chown(self.folder, USER, USER)
-		words = ["--auth=trust", f"--username={TEMPLATE}", "--encoding=UTF8", "--locale=C", "--no-sync"]
+		words = ["--auth=trust", f"--username={OWNER}", "--encoding=UTF8", "--locale=C", "--no-sync"]
 		self.ask("initdb", *words, "--pgdata", str(self.folder / "data"))
 
 	def start(self) -> None:
@@ -138,7 +139,7 @@ class Database:
 				stderr=log,
 			)
 		deadline = time.monotonic() + PATIENCE
-		while self.ask("pg_isready", "-h", str(self.folder), "-U", TEMPLATE, check=False).returncode:
+		while self.ask("pg_isready", "-h", str(self.folder), "-U", OWNER, check=False).returncode:
 			assert self.process.poll() is None, self.folder.with_suffix(".log").read_text()
 			assert time.monotonic() < deadline, "PostgreSQL does not start"
 			time.sleep(0.02)
@@ -161,11 +162,11 @@ class Database:
 
 	def name(self, database: str) -> str:
 		"""The address of one of its databases, as SQLAlchemy takes it."""
-		return f"postgresql://{TEMPLATE}@/{database}?host={self.folder}"
+		return f"postgresql://{OWNER}@/{database}?host={self.folder}"
 
 	def add(self) -> str:
 		"""A database with BuildGrid's tables, which are made once; its address."""
-		connection = ["-h", str(self.folder), "-U", TEMPLATE]
+		connection = ["-h", str(self.folder), "-U", OWNER]
 		if not self.count:
 			self.ask("createdb", *connection, TEMPLATE)
 			call_buildgrid("migrate", "apply", self.name(TEMPLATE))
