@@ -91,7 +91,7 @@ class TestConventions:
 	def test_few_are_not_run(self) -> None:
 		"""Few blocks are not run, and each gives the reason."""
 		excused = [block for block in list_blocks() if block.not_run]
-		assert len(excused) <= 14, [x.place for x in excused]
+		assert len(excused) <= 16, [x.place for x in excused]
 		assert all(len(x.not_run.split()) > 3 for x in excused), [(x.place, x.not_run) for x in excused]
 
 	def test_no_command_is_hidden(self) -> None:
