@@ -61,6 +61,7 @@ ENCODERS = {
 		[unhex(base) for base in f["bases"]],
 		unhex(f["namespace"]),
 		unhex(f["store"]),
+		unhex(f["export"]) if "export" in f else None,
 	),
 }
 VALUES = {

@@ -41,6 +41,7 @@ READ_ONLY = 1
 RECACHE = 2
 TERMINAL = 4
 SHARE_CHECKOUTS = 8
+EXPORTS = 16
 
 # told.known
 UNCACHED = 0
@@ -320,10 +321,21 @@ def encode_policy(flags: int, load: int, memory: Optional[int] = None) -> bytes:
 
 
 def encode_caching(
-	flags: int, columns: int, rows: int, bases: Sequence[bytes], namespace: bytes, store: bytes
+	flags: int,
+	columns: int,
+	rows: int,
+	bases: Sequence[bytes],
+	namespace: bytes,
+	store: bytes,
+	export: Optional[bytes] = None,
 ) -> bytes:
-	"""How and where the commands of a connection are cached, and the size of the terminal that they write to."""
+	"""How and where the commands of a connection are cached, and the size of the terminal that they write to.
+
+	``export`` is the folder that gets their entries. It belongs to the flag ``EXPORTS``.
+	"""
 	texts = _text(namespace) + _text(store)
+	if export is not None:
+		texts += _text(export)
 	return _frame(10, _CACHING.pack(flags, columns, rows) + _strings(bases) + texts, FRAME_CAP)
 
 

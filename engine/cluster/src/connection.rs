@@ -202,7 +202,7 @@ pub fn fault(status: &Status) -> Fault {
         Code::PermissionDenied => return Fault::Declined("it does not permit that".to_owned()),
         Code::ResourceExhausted => return Fault::Declined("it is full, or the message was too large".to_owned()),
         Code::Unimplemented => "it does not offer that".to_owned(),
-        Code::Unavailable | Code::Unknown if is_of_connection(status) => of_connection(status),
+        Code::Unavailable | Code::Unknown if is_of_connection(status) => return of_connection(status),
         Code::Unavailable => "it is not available".to_owned(),
         code => format!("it failed: {}", code.description()),
     };
@@ -214,13 +214,11 @@ fn is_of_connection(status: &Status) -> bool {
 }
 
 /// Why there is no connection.
-fn of_connection(status: &Status) -> String {
+fn of_connection(status: &Status) -> Fault {
     let all = with_causes(status);
     let known = [
         ("Connection refused", "nothing listens there"),
         ("dns error", "its name has no address"),
-        ("deadline has elapsed", "no connection was made in time"),
-        ("timed out", "no connection was made in time"),
         (
             "UnknownIssuer",
             "TLS: an unknown authority has signed its certificate; name one by ca",
@@ -233,8 +231,14 @@ fn of_connection(status: &Status) -> String {
         ("InvalidContentType", "TLS: it speaks no TLS; write grpc://"),
         ("Expired", "TLS: its certificate has expired"),
     ];
+    if ["deadline has elapsed", "timed out"]
+        .iter()
+        .any(|cause| all.contains(cause))
+    {
+        return Fault::Silent("no connection was made in time".to_owned());
+    }
     let found = known.iter().find(|(cause, _)| all.contains(cause));
-    found.map_or("the connection failed", |(_, words)| words).to_owned()
+    Fault::Failed(found.map_or("the connection failed", |(_, words)| words).to_owned())
 }
 
 /// An error with all that caused it. Only the last cause says what has happened.

@@ -317,3 +317,169 @@ async fn load(digest: &Digest, source: Source) -> Result<Bytes, Fault> {
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reapi::{compressor, CacheCapabilities, ServerCapabilities};
+    use crate::test_support::{parse, Cluster};
+    use std::time::Duration;
+
+    async fn start() -> (Cluster, Contents) {
+        let (cluster, address) = Cluster::start().await;
+        let connection = Connection::new(&address).unwrap();
+        let limits = Limits {
+            silence: Duration::from_secs(20),
+            whole: Duration::from_secs(60),
+            ..address.limits
+        };
+        (cluster, Contents::new(&connection, limits))
+    }
+
+    fn bytes(text: &str) -> (Digest, Source) {
+        let bytes = Bytes::copy_from_slice(text.as_bytes());
+        (Digest::of(&bytes), Source::Bytes(bytes))
+    }
+
+    /// Bytes that do not get smaller.
+    fn noise(size: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let next = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        (0..size).map(next).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_read() {
+        for is_packed in [false, true] {
+            let (cluster, contents) = start().await;
+            let compressor = if is_packed {
+                compressor::Value::Zstd
+            } else {
+                compressor::Value::Identity
+            };
+            cluster.memory().capabilities = ServerCapabilities {
+                cache_capabilities: Some(CacheCapabilities {
+                    supported_compressors: vec![compressor as i32],
+                    ..CacheCapabilities::default()
+                }),
+                ..ServerCapabilities::default()
+            };
+            let large = noise(5 << 20);
+            let wanted = Digest::of(&large);
+            let all = vec![bytes("a"), bytes(""), (wanted, Source::Bytes(large.into()))];
+            let digests: Vec<Digest> = all.iter().map(|(digest, _)| *digest).collect();
+            let written = contents.write_all(all.clone(), true).await.unwrap();
+            assert_eq!((written.blobs, written.calls), (3, 3));
+            let again = contents.write_all(all, true).await.unwrap();
+            assert_eq!((again.blobs, again.bytes, again.calls), (0, 0, 1));
+            assert!(contents.missing(&digests).await.unwrap().is_empty());
+            let read = contents.read_all(&digests, 6 << 20).await.unwrap();
+            assert!(digests.iter().all(|digest| Digest::of(&read[digest]) == *digest));
+            let file = std::env::temp_dir().join(format!("wafcluster-contents-{}-{is_packed}", std::process::id()));
+            assert!(contents.read_to_file(&wanted, &file).await.unwrap());
+            assert_eq!(Digest::of(&std::fs::read(&file).unwrap()), wanted);
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_nothing() {
+        let (_cluster, contents) = start().await;
+        let (small, large) = (
+            Digest::of(b"x"),
+            Digest {
+                size: 9 << 20,
+                ..Digest::of(b"y")
+            },
+        );
+        assert!(contents.read_all(&[small, large], 10 << 20).await.unwrap().is_empty());
+        let file = std::env::temp_dir().join(format!("wafcluster-nothing-{}", std::process::id()));
+        assert!(!contents.read_to_file(&large, &file).await.unwrap() && !file.exists());
+        assert_eq!(contents.missing(&[small, large]).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn more_than_is_expected_is_not_asked_for() {
+        let (cluster, contents) = start().await;
+        let digest = cluster.put(b"four");
+        assert!(matches!(contents.read(&digest, 3).await, Err(Fault::Declined(_))));
+        assert_eq!(cluster.count("BatchReadBlobs"), 0);
+    }
+
+    #[tokio::test]
+    async fn a_lie_about_a_content_is_found() {
+        let (cluster, contents) = start().await;
+        for size in [10, 5 << 20] {
+            let digest = cluster.put(&noise(size));
+            cluster.memory().lies.insert(digest);
+            assert_eq!(contents.read(&digest, 9 << 20).await, Err(wrong_content()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_changed_is_not_uploaded() {
+        let (cluster, contents) = start().await;
+        let file = std::env::temp_dir().join(format!("wafcluster-changed-{}", std::process::id()));
+        for size in [10, 5 << 20] {
+            let old = Digest::of(&noise(size));
+            for now in [size - 1, size + 1] {
+                std::fs::write(&file, noise(now)).unwrap();
+                let done = contents.write_all(vec![(old, Source::File(file.clone()))], false).await;
+                assert!(matches!(done, Err(Fault::Declined(_))), "{done:?}");
+                assert!(!cluster.has(&old));
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_silent_cluster_is_told_apart_from_one_that_fails() {
+        let (cluster, address) = Cluster::start().await;
+        let text = format!(
+            "grpc://{}:{}|timeout=50|operation-timeout=50",
+            address.host, address.port
+        );
+        let address = parse(&text);
+        let contents = Contents::new(&Connection::new(&address).unwrap(), address.limits);
+        cluster.memory().failure = Some(Code::Unavailable);
+        assert!(matches!(
+            contents.missing(&[Digest::of(b"x")]).await,
+            Err(Fault::Failed(_))
+        ));
+        cluster.memory().failure = None;
+        cluster.memory().is_silent = true;
+        assert!(matches!(
+            contents.missing(&[Digest::of(b"x")]).await,
+            Err(Fault::Silent(_))
+        ));
+        assert!(matches!(
+            contents.read(&Digest::of(b"x"), 9).await,
+            Err(Fault::Silent(_))
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_token_is_told() {
+        let (cluster, address) = Cluster::start().await;
+        cluster.memory().token = Some("secret".to_owned());
+        let ask = |login: &str| {
+            let address = parse(&format!("grpc://{login}{}:{}", address.host, address.port));
+            let contents = Contents::new(&Connection::new(&address).unwrap(), Limits::default());
+            async move { contents.missing(&[Digest::of(b"x")]).await }
+        };
+        assert!(matches!(ask("").await, Err(Fault::Failed(words)) if words.contains("token")));
+        assert!(ask("secret@").await.is_ok());
+    }
+
+    #[test]
+    fn groups_fit_into_a_message() {
+        let groups = parts(vec![500, 500, 900, 10, 10], 1500, |size| *size);
+        assert_eq!(groups, [vec![500, 500], vec![900, 10], vec![10]]);
+        assert!(parts(Vec::<u64>::new(), 10, |size| *size).is_empty());
+    }
+}

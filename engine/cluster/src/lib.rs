@@ -9,11 +9,14 @@
 //!           worker ─► contents, leases ─────────┘
 //! ```
 
+pub mod bridge;
 pub mod capabilities;
 pub mod connection;
 pub mod contents;
 pub mod digests;
 pub mod executing;
+#[cfg(test)]
+pub mod test_support;
 pub mod worker;
 
 pub use bazel_remote_apis::build::bazel::remote::execution::v2 as reapi;

@@ -48,6 +48,7 @@ fn seeds() -> Vec<Vec<u8>> {
         }),
         Request::Caching(Caching {
             bases: strings(&["/p"]),
+            export: Some(b"/p/e".to_vec()),
             ..Caching::default()
         }),
         Request::Cache { question: text() },

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::by_text::{Preprocessing, OTHER_TEXT};
-use super::compiler::action::{Action, Call, Knowledge};
+use super::compiler::action::{Action, Call, Knowledge, Named};
 use super::compiler::crates;
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
@@ -98,6 +98,8 @@ pub struct Wishes {
     pub namespace: Bytes,
     /// The folder of the cache that the client means, if it names one.
     pub store: Option<PathBuf>,
+    /// A folder that gets the command's entry, or the reason why there is none.
+    pub export: Option<PathBuf>,
     /// The size of the terminal that shows the messages.
     pub terminal: Option<Size>,
 }
@@ -230,6 +232,8 @@ pub struct Ticket {
     pub(super) preprocessing: Option<Box<Preprocessing>>,
     /// It is counted as a miss only when that is certain.
     pub(super) is_uncounted: bool,
+    /// The processor time of its last run, in microseconds, if commands may run on a cluster.
+    pub expected: Option<u64>,
 }
 
 impl Ticket {
@@ -340,12 +344,17 @@ impl Cache {
         if let Some(words) = question.wishes.store.as_deref().and_then(|store| self.refusal(store)) {
             // What the command makes does not depend on whether it is cached.
             self.share_checkout(&mut question, &mut FileView::begin());
+            self.export_reason(&question.wishes, &words);
             let why = UncachedReason::OtherStore;
             return Some(Answer::Uncached(Uncached::of(&question, why, words)));
         }
         let is_asked_again = question.only_known;
         let is_of_configure = is_of_configure(&question.folder, &question.argv);
+        let wishes = question.wishes.clone();
         let answer = self.answer(question, file_view)?;
+        if let Answer::Uncached(reason) = &answer {
+            self.export_reason(&wishes, &reason.words);
+        }
         let (counter, known) = match &answer {
             Answer::Hit(_) => (Counter::Hit, Known::Hit),
             Answer::Miss(ticket) => (Counter::Miss(ticket.why), Known::Miss),
@@ -400,11 +409,11 @@ impl Cache {
             Found::Hit(mut hit, audited) if !is_read_only && self.audit.is_due() => {
                 hit.due = self.due(&question, &action, &audited);
                 if hit.due.is_some() {
-                    return Some(self.noted_hit(&question, &action, &key, hit));
+                    return Some(self.noted_hit(&question, &action, &key, hit, &audited.known));
                 }
                 (Missed::from(MissReason::Audited), Some(audited))
             }
-            Found::Hit(hit, _) => return Some(self.noted_hit(&question, &action, &key, hit)),
+            Found::Hit(hit, found) => return Some(self.noted_hit(&question, &action, &key, hit, &found.known)),
             Found::OutputInTheWay(path) => {
                 self.remove_link_to_store(&question, &action);
                 let words = format!("{} is there and cannot be replaced", path.display());
@@ -434,8 +443,8 @@ impl Cache {
         // Another request may have stored the result since the lookup.
         let now = self.store.find(&key);
         if audited.is_none() && now != before {
-            if let Found::Hit(hit, _) = self.look_up(&question, &action, &now, &mut None) {
-                return Some(self.noted_hit(&question, &action, &key, hit));
+            if let Found::Hit(hit, found) = self.look_up(&question, &action, &now, &mut None) {
+                return Some(self.noted_hit(&question, &action, &key, hit, &found.known));
             }
         }
         // An input that was written in the tick in which the command starts is not trusted, and nothing would be stored.
@@ -465,6 +474,7 @@ impl Cache {
             begun: begun.map(Box::new),
             failed: None,
             is_uncounted: preprocessing.is_some(),
+            expected: self.executor().and_then(|_| self.expected_time(&key)),
             preprocessing: preprocessing.map(Box::new),
             reasons: missed.reasons,
             question,
@@ -520,6 +530,23 @@ impl Cache {
                 bases,
                 ..(*wishes).clone()
             });
+        }
+    }
+
+    pub(super) fn find_program(&self, question: &Question, file_view: &mut FileView) -> Option<(PathBuf, PathBuf)> {
+        find_program(question, file_view, &self.world)
+    }
+
+    /// What the command line names of that which the compile reads.
+    pub(super) fn names(&self, question: &Question, program: &FilePath, real: &FilePath) -> Option<Named> {
+        call(question, &question.argv, program, real).names()
+    }
+
+    /// Puts the outputs of an entry in our store in their places, if one has facts that hold.
+    pub(super) fn take_hit(&self, question: &Question, action: &Action, key: &Digest) -> Option<Hit> {
+        match self.look_up(question, action, &self.store.find(key), &mut None) {
+            Found::Hit(hit, _) => Some(hit),
+            Found::Nothing(_) | Found::OutputInTheWay(_) => None,
         }
     }
 
@@ -776,8 +803,9 @@ impl Cache {
     }
 
     /// The answer, noted in the journal.
-    fn noted_hit(&self, question: &Question, action: &Action, key: &Digest, hit: Hit) -> Answer {
+    fn noted_hit(&self, question: &Question, action: &Action, key: &Digest, hit: Hit, entry: &EntryRef) -> Answer {
         self.note_hit(question, action, key);
+        self.export(&question.wishes, key, entry);
         Answer::Hit(hit)
     }
 

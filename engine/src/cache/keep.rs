@@ -138,10 +138,11 @@ enum OutputContent {
 }
 
 impl Collected {
-    /// Whether the client waits for the stored result: for its inputs and the digest of its outputs, or for the outputs
-    /// themselves.
+    /// Whether the client waits for the stored result: for its inputs and the digest of its outputs, for the outputs
+    /// themselves, or for the entry.
     pub fn is_awaited(&self) -> bool {
-        self.ticket.question.inputs || self.ticket.is_attempt()
+        let question = &self.ticket.question;
+        question.inputs || self.ticket.is_attempt() || question.wishes.export.is_some()
     }
 
     pub fn take_due(&mut self) -> Vec<Due> {
@@ -193,7 +194,7 @@ impl Cache {
                     processor: ended.processor,
                 })
             }
-            Err(unkept) => Err(self.not_stored(ticket, &written, unkept)),
+            Err(unkept) => Err(self.not_stored(ticket, &written, unkept, ended.code)),
         }
     }
 
@@ -212,8 +213,15 @@ impl Cache {
         });
         let (entry, known) = match stored {
             Ok(stored) => stored,
-            Err(unkept) => return Err(self.not_stored(Box::new(ticket), &collected.written, unkept)),
+            Err(unkept) => return Err(self.not_stored(Box::new(ticket), &collected.written, unkept, result.code)),
         };
+        match ticket.is_to_be_proved() || result.doubt.is_some() {
+            false => self.export(&ticket.question.wishes, &ticket.key, &known),
+            true => self.export_reason(
+                &ticket.question.wishes,
+                "its result is to be compared with a second run's first",
+            ),
+        }
         if ticket.preprocessing.is_some() {
             let saved = entry.processor.saturating_sub(collected.processor);
             self.note_text_hit(&ticket, saved);
@@ -239,7 +247,7 @@ impl Cache {
         })
     }
 
-    fn not_stored(&self, mut ticket: Box<Ticket>, written: &[Bytes], unkept: Unkept) -> NotStored {
+    fn not_stored(&self, mut ticket: Box<Ticket>, written: &[Bytes], unkept: Unkept, code: i32) -> NotStored {
         if let Some(begun) = &ticket.begun {
             debug!("after a preamble: {}", unkept.words);
             self.refuse_preamble(begun, Refusal::Unusable);
@@ -252,6 +260,12 @@ impl Cache {
             ticket.forgo_attempt();
             return NotStored::Again(ticket);
         }
+        let why = match code {
+            0 => unkept.words.clone(),
+            1.. => format!("it failed with status {code}"),
+            _ => format!("signal {} has ended it", code.unsigned_abs()),
+        };
+        self.export_reason(&ticket.question.wishes, &why);
         self.note_kept(&ticket, written, Some(&unkept));
         NotStored::Unkept(unkept)
     }

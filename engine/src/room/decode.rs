@@ -3,8 +3,8 @@
 //! This file does not know in which order frames may come.
 
 use super::{
-    Begun, Bits, Coding, Content, Hello, Malformed, NotKept, Refusal, Reply, Request, Rights, MAGIC, MOST_DIGESTS,
-    MOST_NAME, PIECE,
+    Begun, Bits, Coding, Content, Failure, Hello, Malformed, NotKept, Refusal, Reply, Request, Rights, MAGIC,
+    MOST_DIGESTS, MOST_NAME, PIECE,
 };
 use crate::bytes::digest::Digest;
 use crate::bytes::fields::Reader;
@@ -192,6 +192,11 @@ impl<'a> Reply<'a> {
                 words: name(&mut r)?,
             },
             0x8b => Reply::Pong { id: r.u32()? },
+            0x8c => Reply::Failed {
+                id: r.u32()?,
+                how: r.one_of(&Failure::ALL, |one| one as u8, "unknown kind of failure")?,
+                words: name(&mut r)?,
+            },
             _ => return Err(Malformed("unknown kind of reply")),
         };
         r.end()?;

@@ -103,6 +103,10 @@ impl Reply<'_> {
                 put_text(out, words);
             }),
             Reply::Pong { id } => put(out, 0x8b, *id, |_| ()),
+            Reply::Failed { id, how, words } => put(out, 0x8c, *id, |out| {
+                out.push(*how as u8);
+                put_text(out, words);
+            }),
         }
     }
 }

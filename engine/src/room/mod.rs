@@ -151,6 +151,12 @@ pub enum Reply<'a> {
     Pong {
         id: u32,
     },
+    /// The store behind the server did not do it. Only `wafd-cluster` sends this, to its engine.
+    Failed {
+        id: u32,
+        how: Failure,
+        words: &'a [u8],
+    },
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -179,6 +185,21 @@ impl Refusal {
         Refusal::Leaving,
         Refusal::Rate,
     ];
+}
+
+/// How the store behind `wafd-cluster` failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// It answered with an error, or with something invalid.
+    Failed = 1,
+    /// It did not answer in time.
+    Silent = 2,
+    /// It works, and refuses what was asked for.
+    Declined = 3,
+}
+
+impl Failure {
+    pub const ALL: [Failure; 3] = [Failure::Failed, Failure::Silent, Failure::Declined];
 }
 
 /// Why an upload was not kept.

@@ -90,6 +90,7 @@ impl Server {
                 bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
                 namespace: caching.namespace.clone(),
                 store: (!caching.store.is_empty()).then(|| OsStr::from_bytes(&caching.store).into()),
+                export: caching.export.as_deref().map(|folder| OsStr::from_bytes(folder).into()),
                 terminal: caching.terminal,
             });
         }
@@ -183,6 +184,11 @@ impl Server {
                 Done::Kept { who, kept } => {
                     self.store_progressed();
                     self.on_event(who, Event::Stored(kept));
+                }
+                Done::Away { who, result } => self.on_event(who, Event::Returned(result)),
+                Done::Fetched { who, hit } => {
+                    self.store_progressed();
+                    self.on_event(who, Event::Fetched(hit.map(Box::new)));
                 }
                 Done::Other { who, result } => {
                     let json = result.unwrap_or_else(|why| Report::Refusal(why).encode());

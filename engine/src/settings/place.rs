@@ -57,6 +57,11 @@ pub fn file_to_change(settings: &Settings) -> Option<PathBuf> {
     }
 }
 
+/// `$WAFCC_EXPORT`: the folder that gets the entry of a command.
+pub fn export() -> Option<PathBuf> {
+    std::path::absolute(set("WAFCC_EXPORT")?).ok()
+}
+
 fn default_store() -> Option<PathBuf> {
     Some(base("XDG_CACHE_HOME", ".cache")?.join("wafcc"))
 }

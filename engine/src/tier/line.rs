@@ -36,6 +36,8 @@ struct State {
     last: u32,
     /// Grows with every byte that comes.
     received: u64,
+    /// When bytes came last.
+    heard: Option<Instant>,
     /// When it was used last.
     used: Option<Instant>,
     /// It is broken, or not needed any more.
@@ -82,6 +84,11 @@ impl Line {
     pub fn is_idle_for(&self, time: Duration) -> bool {
         let state = self.state();
         state.waiting.is_empty() && state.used.is_some_and(|used| used.elapsed() > time)
+    }
+
+    /// Whether something came within this time.
+    pub fn has_heard_within(&self, time: Duration) -> bool {
+        self.state().heard.is_some_and(|heard| heard.elapsed() < time)
     }
 
     fn end(&self, why: Fault) {
@@ -169,6 +176,7 @@ impl Line {
             inbox.push(&chunk[..read]);
             let mut state = self.state();
             state.received += read as u64;
+            state.heard = Some(Instant::now());
             while let Some(frame) = inbox.take().map_err(io::Error::other)? {
                 let id = frame
                     .get(1..5)

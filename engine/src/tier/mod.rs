@@ -12,7 +12,9 @@
 
 pub mod bazel;
 pub mod breaker;
+pub mod cluster;
 pub mod counts;
+mod executor;
 pub mod heartbeat;
 mod line;
 mod queue;
@@ -36,6 +38,7 @@ use counts::Counts;
 use heartbeat::Heartbeat;
 use std::sync::Arc;
 use tiers::Tiers;
+pub use tiers::UPLOAD;
 use values::Bundles;
 
 /// Why a tier gave no answer.
@@ -96,11 +99,10 @@ pub fn open_all(text: &str, count: Count, load: Arc<Load>) -> Result<Option<Arc<
 fn open(address: &Address, counts: &Arc<Counts>) -> Result<Box<dyn Tier>, String> {
     let counts = counts.clone();
     Ok(match (address.scheme, address.layout) {
-        (Scheme::Room, _) => Box::new(room::Room::new(address, &counts)?),
+        (Scheme::Room | Scheme::Grpc, _) => Box::new(room::Room::new(address, &counts)?),
         (Scheme::Redis, _) => Box::new(Bundles::new(redis::Redis::new(address)?, counts)),
         (Scheme::Http, Layout::WebDav) => Box::new(Bundles::new(webdav::WebDav::new(address)?, counts)),
         (Scheme::Http, Layout::Bazel) => Box::new(Bundles::new(bazel::Bazel::new(address)?, counts)),
         (Scheme::S3, _) => Box::new(Bundles::new(s3::S3::new(address)?, counts)),
-        (Scheme::Grpc, _) => return Err(format!("{address}: this engine cannot use it yet")),
     })
 }

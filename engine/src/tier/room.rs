@@ -1,4 +1,4 @@
-//! A tier on another wafd, by the protocol of `docs/room.md`.
+//! A tier on another wafd, by the protocol of `docs/room.md`, or on a cluster, by way of `wafd-cluster`.
 //!
 //! Lookups and uploads use separate connections, so that no lookup waits behind a large upload.
 
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
+use super::cluster::{Program, STORE};
 use super::counts::Counts;
 use super::heartbeat::Heartbeat;
 use super::line::{Exchange, Line};
@@ -21,9 +22,10 @@ use crate::cache::remote::bundle::Bundle;
 use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
 use crate::cache::remote::{Load, Offer};
 use crate::room::{
-    Begun, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, GREETING_CAP, MOST_DIGESTS, PIECE, VERSION,
+    Begun, Coding, Content, Failure, Hello, Malformed, NotKept, Refusal, Reply, Request, Rights, GREETING_CAP,
+    MOST_DIGESTS, PIECE, VERSION,
 };
-use crate::settings::address::Address;
+use crate::settings::address::{Address, Scheme};
 use crate::trust::signature::Sealed;
 
 /// Blobs up to this size come with the entries.
@@ -34,6 +36,8 @@ const MOST_BYTES: usize = 256 << 20;
 const WORKERS: usize = 4;
 /// The answer to one question is used when it is complete.
 const BATCH: usize = 128;
+/// An upload to a cluster takes four answers, one after the other.
+const UPLOADS_TO_CLUSTER: usize = 4;
 /// A connection that was idle for longer may be dead. Finding that out would cost a time-out.
 const MAX_IDLE: Duration = Duration::from_secs(30);
 
@@ -41,6 +45,8 @@ pub struct Room {
     address: Address,
     token: String,
     tls: Option<Arc<ClientConfig>>,
+    /// The program that passes our questions on to a cluster. None for another wafd.
+    program: Option<Arc<Program>>,
     counts: Arc<Counts>,
     lookups: Slot,
     uploads: Slot,
@@ -63,9 +69,14 @@ impl Room {
             Some(_) => secret(address)?,
             None => address.user.clone(),
         };
+        let program = match address.scheme {
+            Scheme::Grpc => Some(Program::of(address)?),
+            _ => None,
+        };
         Ok(Room {
             token: token.unwrap_or_default(),
             tls: tls(address)?,
+            program,
             address: address.clone(),
             counts: counts.clone(),
             lookups: Slot::default(),
@@ -88,13 +99,20 @@ impl Room {
 
     fn connect(&self, heartbeat: &Arc<Heartbeat>) -> Result<Open, Fault> {
         let failed = |error: std::io::Error| fault(&error, heartbeat);
-        let mut stream = Stream::connect(&self.address, self.tls.as_ref(), heartbeat).map_err(failed)?;
+        let (mut stream, token, namespace) = match &self.program {
+            // It has the whole address.
+            Some(program) => (Stream::over(program.connect(STORE, heartbeat)?, heartbeat), "", ""),
+            None => {
+                let stream = Stream::connect(&self.address, self.tls.as_ref(), heartbeat).map_err(failed)?;
+                (stream, &self.token[..], &self.address.path[..])
+            }
+        };
         let host = rustix::system::uname();
         let hello = Request::Hello(Hello {
             lowest: VERSION,
             highest: VERSION,
-            token: self.token.as_bytes(),
-            namespace: self.address.path.as_bytes(),
+            token: token.as_bytes(),
+            namespace: namespace.as_bytes(),
             name: host.nodename().to_bytes(),
         });
         let mut bytes = Vec::new();
@@ -121,7 +139,7 @@ impl Room {
                     largest,
                 }),
                 Ok(Reply::Refused { why, .. }) => Err(refused(why)),
-                _ => Err(Fault::garbled()),
+                reply => Err(unexpected(reply)),
             };
         }
     }
@@ -137,12 +155,17 @@ impl Room {
         let done = act(&open);
         match &done {
             Err(Fault::Failed(_)) if was_there && !open.line.is_open() => act(&self.open(slot, heartbeat)?.0),
-            Err(Fault::Silent(_)) => {
+            Err(Fault::Silent(_)) if !self.is_alive(&open, heartbeat) => {
                 open.line.close();
                 done
             }
             _ => done,
         }
+    }
+
+    /// Whether the program that passes questions on is well, so that only the cluster is silent.
+    fn is_alive(&self, open: &Open, heartbeat: &Heartbeat) -> bool {
+        self.program.is_some() && open.line.has_heard_within(heartbeat.limits.silence)
     }
 
     fn find_by(&self, open: &Open, keys: &[Digest], heartbeat: &Heartbeat) -> Result<Vec<Bundle>, Fault> {
@@ -172,7 +195,7 @@ impl Room {
                     blobs.extend(contents.iter().map(|content| (content.digest, wrapped(content))));
                 }
                 Ok(Reply::End { .. }) => break,
-                _ => return Err(Fault::garbled()),
+                reply => return Err(unexpected(reply)),
             }
         }
         self.counts.came_in(size);
@@ -215,7 +238,7 @@ impl Room {
                 }
                 Ok(Reply::Missing { .. }) => {}
                 Ok(Reply::End { .. }) => break,
-                _ => return Err(Fault::garbled()),
+                reply => return Err(unexpected(reply)),
             }
         }
         self.counts.came_in(fetched.values().map(|blob| blob.bytes.len()).sum());
@@ -263,7 +286,7 @@ impl Room {
                 let lacking = needs.iter().zip(bits.iter()).filter(|(_, is_held)| !is_held);
                 Ok(lacking.map(|(digest, _)| *digest).collect())
             }
-            _ => Err(Fault::garbled()),
+            reply => Err(unexpected(reply)),
         }
     }
 }
@@ -273,7 +296,10 @@ impl Tier for Room {
         Shape {
             workers: WORKERS,
             batch: BATCH,
-            uploads: 1,
+            uploads: match self.program {
+                Some(_) => UPLOADS_TO_CLUSTER,
+                None => 1,
+            },
         }
     }
 
@@ -344,8 +370,23 @@ fn require_kept(answer: &mut Exchange<'_>, heartbeat: &Heartbeat) -> Result<(), 
     let frame = answer.next(heartbeat)?;
     match Reply::decode(&frame) {
         Ok(Reply::Kept { .. }) => Ok(()),
-        Ok(Reply::NotKept { why, .. }) => Err(Fault::Declined(not_kept(why).to_owned())),
-        _ => Err(Fault::garbled()),
+        reply => Err(unexpected(reply)),
+    }
+}
+
+/// For a reply that is not the one that was asked for.
+fn unexpected(reply: Result<Reply<'_>, Malformed>) -> Fault {
+    match reply {
+        Ok(Reply::NotKept { why, .. }) => Fault::Declined(not_kept(why).to_owned()),
+        Ok(Reply::Failed { how, words, .. }) => {
+            let words = String::from_utf8_lossy(words).into_owned();
+            match how {
+                Failure::Failed => Fault::Failed(words),
+                Failure::Silent => Fault::Silent(words),
+                Failure::Declined => Fault::Declined(words),
+            }
+        }
+        _ => Fault::garbled(),
     }
 }
 

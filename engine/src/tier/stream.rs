@@ -27,6 +27,14 @@ struct Timed {
 }
 
 impl Timed {
+    fn new(socket: OwnedFd, heartbeat: &Arc<Heartbeat>) -> Timed {
+        Timed {
+            socket,
+            heartbeat: heartbeat.clone(),
+            is_polled: false,
+        }
+    }
+
     /// A time-out of zero would mean none.
     fn set_time(&self, which: Timeout) -> io::Result<()> {
         if self.is_polled {
@@ -77,17 +85,18 @@ impl Stream {
             Some(path) => connect_unix(path)?,
             None => connect_tcp(address, time)?,
         };
-        let timed = Timed {
-            socket,
-            heartbeat: heartbeat.clone(),
-            is_polled: false,
-        };
         let Some(tls) = tls else {
-            return Ok(Stream(Transport::Plain(timed)));
+            return Ok(Stream::over(socket, heartbeat));
         };
+        let timed = Timed::new(socket, heartbeat);
         let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
         let session = ClientConnection::new(tls.clone(), name).map_err(io::Error::other)?;
         Ok(Stream(Transport::Tls(Box::new(StreamOwned::new(session, timed)))))
+    }
+
+    /// A connection that there is already.
+    pub fn over(socket: OwnedFd, heartbeat: &Arc<Heartbeat>) -> Stream {
+        Stream(Transport::Plain(Timed::new(socket, heartbeat)))
     }
 
     fn timed(&mut self) -> &mut Timed {

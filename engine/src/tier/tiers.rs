@@ -5,20 +5,22 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::cluster;
 use super::counts::Counts;
+use super::executor::Cluster;
 use super::heartbeat::Heartbeat;
 use super::uploads::Uploads;
 use super::window::Window;
 use crate::bytes::digest::Digest;
 use crate::cache::remote::wrapped::Wrapped;
-use crate::cache::remote::{Again, Findings, Load, Offer, Remote};
+use crate::cache::remote::{Again, Executor, Findings, Load, Offer, Remote};
 use crate::report::remote::Tier;
-use crate::settings::address::{Address, Limits};
+use crate::settings::address::{Address, Limits, Scheme};
 
 /// How often the windows are checked while a caller waits.
 const TICK: Duration = Duration::from_millis(20);
 /// No command waits for an upload, so it may take longer.
-const UPLOAD: Limits = Limits {
+pub const UPLOAD: Limits = Limits {
     connect: Duration::from_secs(2),
     silence: Duration::from_secs(5),
     whole: Duration::from_secs(30),
@@ -35,6 +37,8 @@ struct Place {
 
 pub struct Tiers {
     places: Vec<Place>,
+    /// The first address that says so runs commands.
+    cluster: Option<Arc<Cluster>>,
     wakeup: Wakeup,
 }
 
@@ -61,16 +65,21 @@ impl Tiers {
                 Err(why) => log::error!("remote: {why}"),
             }
         }
+        let cluster = addresses.iter().find_map(open_cluster);
         let tiers = Arc::new(Tiers {
             places,
+            cluster,
             wakeup: wakeup.clone(),
         });
         let weak = Arc::downgrade(&tiers);
         let watch = move || watch(&weak, &signals);
         if let Err(error) = thread::Builder::new().name("tiers".to_owned()).spawn(watch) {
             log::error!("remote: start a thread: {error}");
-            let places = Vec::new();
-            return Arc::new(Tiers { places, wakeup });
+            return Arc::new(Tiers {
+                places: Vec::new(),
+                cluster: None,
+                wakeup,
+            });
         }
         tiers
     }
@@ -133,6 +142,11 @@ impl Remote for Tiers {
         self.places.iter().take(end).any(|place| place.uploads.is_some())
     }
 
+    fn executor(&self) -> Option<Arc<dyn Executor>> {
+        let cluster = self.cluster.clone()?;
+        Some(cluster)
+    }
+
     fn describe(&self) -> Vec<Tier> {
         let describe = |place: &Place| {
             let why_not = place.window.why_left_alone();
@@ -160,15 +174,22 @@ impl Remote for Tiers {
     }
 }
 
+fn open_cluster(address: &Address) -> Option<Arc<Cluster>> {
+    Cluster::new(address).unwrap_or_else(|why| {
+        log::error!("remote: {why}");
+        None
+    })
+}
+
 fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, wakeup: &Wakeup) -> Result<Place, String> {
     let tier: Arc<dyn super::Tier> = super::open(address, counts)?.into();
     let name = address.to_string();
-    let (wakeup, limits) = (wakeup.clone(), address.limits);
+    let (wakeup, allowed) = (wakeup.clone(), patience(address, address.limits));
     let bell = move || wakeup.send();
     let window = Window::new(
         name.clone(),
         tier.clone(),
-        || Heartbeat::new(limits),
+        || Heartbeat::new(allowed),
         counts.clone(),
         bell,
     );
@@ -178,12 +199,20 @@ fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, wakeup:
     let uploads = match address.is_read_only {
         true => None,
         false => {
-            let pause = limits.pause;
-            let limits = Limits { pause, ..UPLOAD };
+            let pause = address.limits.pause;
+            let limits = patience(address, Limits { pause, ..UPLOAD });
             Some(Uploads::start(name, tier, limits, counts.clone(), load.clone()).map_err(failed)?)
         }
     };
     Ok(Place { window, uploads })
+}
+
+/// How long we wait for what may take this long.
+fn patience(address: &Address, limits: Limits) -> Limits {
+    match address.scheme {
+        Scheme::Grpc => cluster::patient(limits),
+        _ => limits,
+    }
 }
 
 /// Runs until the tiers are not needed any more.

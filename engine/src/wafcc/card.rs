@@ -80,7 +80,12 @@ fn content(
         .flat_map(|key| env::split_paths(settings.text(key)));
     let are_absolute = folders.all(|folder| folder.as_os_str().is_empty() || folder.is_absolute());
     let has_usual_settings = are_absolute && settings.mistakes.is_empty() && settings.extra_files().is_empty();
-    let Request::Caching(Caching { terminal: None, .. }) = caching else {
+    let Request::Caching(Caching {
+        terminal: None,
+        export: None,
+        ..
+    }) = caching
+    else {
         return None;
     };
     if !has_usual_settings || settings.is_on(Key::Facts) || settings.is_on(Key::Disable) {

@@ -418,6 +418,7 @@ fn caching(settings: &Settings, home: &Home) -> Request {
             .flat_map(|store| store.as_os_str().as_bytes())
             .copied()
             .collect(),
+        export: place::export().map(|folder| folder.into_os_string().into_encoded_bytes()),
         terminal: size_of(io::stderr().as_fd()),
     })
 }

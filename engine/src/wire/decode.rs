@@ -123,7 +123,7 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
 
 fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     let flags = r.u8()?;
-    if flags > 15 {
+    if flags > 31 {
         return Err(Malformed("unknown flags"));
     }
     let size = Size {
@@ -138,6 +138,16 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     if !store.is_empty() && !store.starts_with(b"/") {
         return Err(Malformed("the store is not an absolute path"));
     }
+    let export = match flags & 16 != 0 {
+        true => Some(r.text()?.to_vec()),
+        false => None,
+    };
+    if export
+        .as_ref()
+        .is_some_and(|folder| !folder.starts_with(b"/") || folder.contains(&0))
+    {
+        return Err(Malformed("the folder for entries is not an absolute path"));
+    }
     Ok(Caching {
         read_only: flags & 1 != 0,
         recache: flags & 2 != 0,
@@ -145,6 +155,7 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
         bases,
         namespace,
         store,
+        export,
         terminal: (flags & 4 != 0).then_some(size),
     })
 }

@@ -87,13 +87,15 @@ impl Request {
             Request::Caching(caching) => frame(out, 0x0a, |out| {
                 let shared = u8::from(caching.share_checkouts) << 3;
                 let terminal = u8::from(caching.terminal.is_some()) << 2;
-                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1 | terminal | shared);
+                let exports = u8::from(caching.export.is_some()) << 4;
+                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1 | terminal | shared | exports);
                 let size = caching.terminal.unwrap_or_default();
                 out.extend(size.columns.to_le_bytes());
                 out.extend(size.rows.to_le_bytes());
                 put_strings(out, &caching.bases);
                 put_text(out, &caching.namespace);
                 put_text(out, &caching.store);
+                caching.export.iter().for_each(|folder| put_text(out, folder));
             }),
         }
     }

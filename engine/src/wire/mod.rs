@@ -171,6 +171,8 @@ pub struct Caching {
     pub namespace: Vec<u8>,
     /// The store that the client uses. Absolute, or empty for the engine's store.
     pub store: Vec<u8>,
+    /// An absolute folder, which gets the entry of each command.
+    pub export: Option<Vec<u8>>,
     /// Messages are for a terminal of this size.
     pub terminal: Option<Size>,
 }

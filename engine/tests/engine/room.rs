@@ -4,7 +4,8 @@
 use wafengine::bytes::digest::Digest;
 use wafengine::bytes::frame::Inbox;
 use wafengine::room::{
-    Begun, Bits, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, FRAME_CAP, MOST_DIGESTS, PIECE,
+    Begun, Bits, Coding, Content, Failure, Hello, NotKept, Refusal, Reply, Request, Rights, FRAME_CAP, MOST_DIGESTS,
+    PIECE,
 };
 
 fn digest(name: &str) -> Digest {
@@ -109,6 +110,11 @@ fn replies() -> Vec<Reply<'static>> {
             words: b"no blob",
         },
         Reply::Pong { id: 6 },
+        Reply::Failed {
+            id: 7,
+            how: Failure::Silent,
+            words: b"no answer",
+        },
     ]
 }
 

@@ -109,6 +109,7 @@ fn request(vector: &Value) -> Request {
             bases: strings(&f["bases"]),
             namespace: unhex(&f["namespace"]),
             store: unhex(&f["store"]),
+            export: (number::<u8>(&f["flags"]) & 16 != 0).then(|| unhex(&f["export"])),
             terminal: (number::<u8>(&f["flags"]) & 4 != 0).then(|| Size {
                 columns: number(&f["columns"]),
                 rows: number(&f["rows"]),
