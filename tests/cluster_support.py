@@ -66,7 +66,7 @@ def build_cluster(database: Database, tmp_path: pathlib.Path) -> Iterator[Build]
 	with contextlib.ExitStack() as stack:
 
 		def build(**options: object) -> Cluster:
-			folder = tmp_path / f"cluster {secrets.token_hex(4)}"
+			folder = tmp_path / f"cluster-{secrets.token_hex(4)}"
 			return stack.enter_context(Cluster(database, folder, **options).run())  # type: ignore[arg-type]
 
 		yield build
