@@ -3,10 +3,20 @@
 use std::process::ExitCode;
 
 use wafcluster::bridge;
+use wafcluster::worker::{self, keeper};
 use wafengine::files::logbook;
 
 fn main() -> ExitCode {
     let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
     env_logger::Builder::from_env(level).format(logbook::write).init();
-    bridge::run()
+    let mut args = std::env::args_os().skip(1);
+    match args.next() {
+        None => bridge::run(),
+        Some(word) if word == "worker" => worker::run(args).into(),
+        Some(word) if word == keeper::WORD => keeper::keep().into(),
+        Some(_) => {
+            eprintln!("wafd-cluster: wafd starts it; see wafd worker --help");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,0 +1,244 @@
+//! A slot: a place for one command at a time, with a keeper process and the inputs of the last command.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Pair;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::chamber;
+use super::keeper::{STDERR, STDOUT, WORD};
+use super::layout::{self, Laid, Manner};
+use super::order::{Ended, Order, Setup};
+use super::store::Pins;
+use super::tree::Tree;
+
+/// How long a keeper may take to make its namespaces, and to end.
+const START_TIME: Duration = Duration::from_secs(60);
+const END_TIME: Duration = Duration::from_secs(30);
+/// What a keeper may take beyond the time of its command.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// What all slots have in common.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    pub folder: PathBuf,
+    pub shared: Vec<PathBuf>,
+    pub hidden: Vec<PathBuf>,
+    pub programs: PathBuf,
+    pub is_isolated: bool,
+    /// The user of the first slot. Each has another one.
+    pub first_user: Option<u32>,
+}
+
+pub struct Slot {
+    number: u16,
+    ground: Ground,
+    folder: PathBuf,
+    keeper: Option<Keeper>,
+    laid: Laid,
+}
+
+struct Keeper {
+    setup: Setup,
+    child: Child,
+    stream: BufReader<UnixStream>,
+}
+
+impl Slot {
+    pub fn new(number: u16, ground: &Ground) -> Slot {
+        Slot {
+            number,
+            ground: ground.clone(),
+            folder: ground.folder.join("slots").join(number.to_string()),
+            keeper: None,
+            laid: Laid::default(),
+        }
+    }
+
+    /// Where its inputs are.
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    pub fn stdout(&self) -> PathBuf {
+        self.out().join(STDOUT)
+    }
+
+    pub fn stderr(&self) -> PathBuf {
+        self.out().join(STDERR)
+    }
+
+    /// A folder that commands cannot write.
+    pub fn out(&self) -> PathBuf {
+        self.folder.join("out")
+    }
+
+    pub fn is_isolated(&self) -> bool {
+        self.ground.is_isolated
+    }
+
+    /// Whether commands run as another user than we do.
+    pub fn has_other_user(&self) -> bool {
+        self.ground.first_user.is_some()
+    }
+
+    fn user(&self) -> Option<u32> {
+        Some(self.ground.first_user? + u32::from(self.number))
+    }
+
+    /// Makes it ready for a command: with these places, these inputs and an engine with these variables.
+    pub async fn prepare(
+        &mut self,
+        places: &[PathBuf],
+        variables: &[(String, String)],
+        tree: Tree,
+        pins: Pins,
+        links: bool,
+    ) -> Result<(), String> {
+        let setup = Setup {
+            folder: self.folder.clone(),
+            places: places.to_vec(),
+            shared: self.ground.shared.clone(),
+            hidden: self.ground.hidden.clone(),
+            programs: self.ground.programs.clone(),
+            user: self.user(),
+            is_isolated: self.ground.is_isolated,
+            variables: variables.to_vec(),
+        };
+        if self.keeper.as_ref().is_some_and(|keeper| keeper.setup != setup) {
+            self.end().await;
+        }
+        let is_new = self.keeper.is_none();
+        let (folder, user) = (self.folder.clone(), self.user());
+        let names: Vec<String> = places.iter().map(|place| relative(place)).collect();
+        let mut laid = std::mem::take(&mut self.laid);
+        let work = move || -> io::Result<Laid> {
+            if is_new {
+                chamber::folders(&folder, user)?;
+                layout::empty(&folder.join("root"), &[])?;
+                laid = Laid::default();
+            }
+            // The mounts of places are there.
+            let kept: Vec<&str> = names.iter().filter_map(|name| first_in_tmp(name)).collect();
+            layout::empty(&folder.join("tmp"), if is_new { &[] } else { &kept })?;
+            layout::empty(&folder.join("out"), &[])?;
+            let manner = Manner {
+                places: &names,
+                user,
+                links,
+            };
+            if layout::lay_out(&folder.join("root"), &tree, &pins, &mut laid, &manner)? {
+                // A file that is written in the tick of the clock in which a compile starts is not trusted.
+                wafengine::facts::status::Stamp::wait_for_next();
+            }
+            Ok(laid)
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        self.laid = match done {
+            Ok(Ok(laid)) => laid,
+            Ok(Err(error)) => {
+                // What is half done is done anew.
+                self.end().await;
+                return Err(format!("lay out the inputs: {error}"));
+            }
+            Err(error) => return Err(format!("lay out the inputs: {error}")),
+        };
+        if is_new {
+            self.keeper = Some(Keeper::start(setup).await?);
+        }
+        Ok(())
+    }
+
+    /// Runs a command in the slot, which is prepared. If that fails, the slot is made anew for the next one.
+    pub async fn run(&mut self, order: &Order) -> Result<Ended, String> {
+        let Some(keeper) = &mut self.keeper else {
+            return Err("the slot is not prepared".to_owned());
+        };
+        let time = Duration::from_millis(order.milliseconds) + GRACE;
+        let ended = match timeout(time, keeper.ask(order)).await {
+            Ok(Ok(ended)) => return Ok(ended),
+            Ok(Err(error)) => format!("the slot's keeper: {error}"),
+            Err(_) => "the slot's keeper does not answer".to_owned(),
+        };
+        self.end().await;
+        Err(ended)
+    }
+
+    /// Ends all processes of the slot.
+    pub async fn end(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            keeper.end().await;
+        }
+    }
+}
+
+impl Keeper {
+    async fn start(setup: Setup) -> Result<Keeper, String> {
+        let failed = |what: &str, error: io::Error| format!("{what} a slot's keeper: {error}");
+        let own = std::env::current_exe().map_err(|error| failed("find the program of", error))?;
+        let (here, there) = Pair::pair().map_err(|error| failed("connect", error))?;
+        here.set_nonblocking(true).map_err(|error| failed("connect", error))?;
+        let mut command = Command::new(own);
+        command
+            .arg(WORD)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(there)))
+            .stdout(Stdio::null())
+            .kill_on_drop(true);
+        let child = command.spawn().map_err(|error| failed("start", error))?;
+        drop(command);
+        let stream = UnixStream::from_std(here).map_err(|error| failed("connect", error))?;
+        let mut keeper = Keeper {
+            child,
+            stream: BufReader::new(stream),
+            setup,
+        };
+        let setup = keeper.setup.clone();
+        let begun = timeout(START_TIME, keeper.ask(&setup)).await;
+        match begun {
+            Ok(Ok(Ended { trouble: None, .. })) => Ok(keeper),
+            Ok(Ok(Ended { trouble: Some(why), .. })) => Err(why),
+            Ok(Err(error)) => Err(failed("ask", error)),
+            Err(_) => Err("a slot's keeper does not answer".to_owned()),
+        }
+    }
+
+    async fn ask(&mut self, what: &impl serde::Serialize) -> io::Result<Ended> {
+        let mut line = serde_json::to_vec(what)?;
+        line.push(b'\n');
+        self.stream.write_all(&line).await?;
+        let mut answer = String::new();
+        match self.stream.read_line(&mut answer).await? {
+            0 => Err(io::Error::other("it has ended")),
+            _ => Ok(serde_json::from_str(&answer)?),
+        }
+    }
+
+    async fn end(mut self) {
+        // The first process of the slot sees that, and the kernel ends the others with it.
+        drop(self.stream);
+        if timeout(END_TIME, self.child.wait()).await.is_err() {
+            log::warn!("a slot's keeper does not end");
+            let _ = self.child.start_kill();
+            let _ = timeout(END_TIME, self.child.wait()).await;
+        }
+    }
+}
+
+/// The path without its leading slash, as trees have it.
+pub fn relative(path: &Path) -> String {
+    let path = path.strip_prefix("/").unwrap_or(path);
+    path.to_string_lossy().into_owned()
+}
+
+/// The name in `/tmp` in which this place lies.
+fn first_in_tmp(place: &str) -> Option<&str> {
+    place.strip_prefix("tmp/")?.split('/').next()
+}
