@@ -35,7 +35,7 @@ PYTHON_FLOORS = (
 """From the ground up."""
 ENGINE_FLOORS = (
 	("bytes",),
-	("files", "http", "observe", "room", "wire"),
+	("cluster", "files", "http", "observe", "room", "wire"),
 	("facts", "process", "trust", "witness"),
 	("report", "settings"),
 	("cache/store", "cache/story"),

@@ -12,6 +12,7 @@
 pub mod bytes;
 
 // Protocols, our own files, and the traces of commands.
+pub mod cluster;
 pub mod files;
 pub mod http;
 pub mod observe;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::by_text::{Preprocessing, OTHER_TEXT};
-use super::compiler::action::{Action, Call, Knowledge};
+use super::compiler::action::{Action, Call, Knowledge, Named};
 use super::compiler::crates;
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
@@ -232,6 +232,8 @@ pub struct Ticket {
     pub(super) preprocessing: Option<Box<Preprocessing>>,
     /// It is counted as a miss only when that is certain.
     pub(super) is_uncounted: bool,
+    /// The processor time of its last run, in microseconds, if commands may run on a cluster.
+    pub expected: Option<u64>,
 }
 
 impl Ticket {
@@ -472,6 +474,7 @@ impl Cache {
             begun: begun.map(Box::new),
             failed: None,
             is_uncounted: preprocessing.is_some(),
+            expected: self.executor().and_then(|_| self.expected_time(&key)),
             preprocessing: preprocessing.map(Box::new),
             reasons: missed.reasons,
             question,
@@ -527,6 +530,23 @@ impl Cache {
                 bases,
                 ..(*wishes).clone()
             });
+        }
+    }
+
+    pub(super) fn find_program(&self, question: &Question, file_view: &mut FileView) -> Option<(PathBuf, PathBuf)> {
+        find_program(question, file_view, &self.world)
+    }
+
+    /// What the command line names of that which the compile reads.
+    pub(super) fn names(&self, question: &Question, program: &FilePath, real: &FilePath) -> Option<Named> {
+        call(question, &question.argv, program, real).names()
+    }
+
+    /// Puts the outputs of an entry in our store in their places, if one has facts that hold.
+    pub(super) fn take_hit(&self, question: &Question, action: &Action, key: &Digest) -> Option<Hit> {
+        match self.look_up(question, action, &self.store.find(key), &mut None) {
+            Found::Hit(hit, _) => Some(hit),
+            Found::Nothing(_) | Found::OutputInTheWay(_) => None,
         }
     }
 

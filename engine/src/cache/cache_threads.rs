@@ -9,9 +9,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::answer::{Answer, Question, Ticket, Uncached};
+use super::answer::{Answer, Hit, Question, Ticket, Uncached};
+use super::away::{Away, NotAway, Stayed};
 use super::keep::{Collected, Ended, NotStored, Stored};
 use super::lookup::claim::Claim;
+use super::remote::{Errand, Made, Unmade};
 use super::Cache;
 use crate::facts::file_view::FileView;
 use crate::observe::trace::TraceRegion;
@@ -42,6 +44,23 @@ pub enum Job {
     },
     /// Count that the result of a command is not stored.
     Leave(Box<(Ticket, Unkept)>),
+    /// Send a command to a cluster.
+    Away {
+        who: u64,
+        away: Box<Away>,
+        errand: Arc<Errand>,
+    },
+    /// A command has come back from there.
+    Returned {
+        who: u64,
+        away: Box<Away>,
+        errand: Arc<Errand>,
+        made: Result<Made, Unmade>,
+    },
+    /// Put what it has made in its place.
+    Fetch { who: u64, away: Box<Away>, claim: Claim },
+    /// Note that a command ran on a cluster.
+    MadeAway(Box<Ticket>),
     /// Write the journal and the counters.
     Write,
     /// Do something else with the store at this path, for a client that waits.
@@ -49,9 +68,28 @@ pub enum Job {
 }
 
 pub enum Done {
-    Answered { who: u64, answer: Answer },
-    Kept { who: u64, kept: Result<Stored, NotStored> },
-    Other { who: u64, result: Result<Vec<u8>, String> },
+    Answered {
+        who: u64,
+        answer: Answer,
+    },
+    Kept {
+        who: u64,
+        kept: Result<Stored, NotStored>,
+    },
+    /// A command is back from a cluster, and its result is in the store.
+    Away {
+        who: u64,
+        result: Result<Box<Away>, Stayed>,
+    },
+    /// Its outputs are in their places, or cannot be.
+    Fetched {
+        who: u64,
+        hit: Option<Hit>,
+    },
+    Other {
+        who: u64,
+        result: Result<Vec<u8>, String>,
+    },
 }
 
 /// The queue of jobs. It is no channel, because a shared receiver is behind a lock: a thread that takes a job would wake
@@ -301,7 +339,7 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
     let asked = match &job {
         Job::Ask(question) => question.wishes.store.as_deref(),
         Job::Other { store, .. } => Some(store.as_path()),
-        Job::Keep { .. } | Job::Leave(_) | Job::Write => None,
+        _ => None,
     };
     let cache = shared.cache(asked);
     match (job, cache) {
@@ -376,9 +414,34 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
             };
             reports.put(Done::Kept { who, kept: Err(kept) });
         }
+        (Job::Away { who, away, errand }, Ok(cache)) => cache.send_away(who, away, errand, &shared.jobs, reports),
+        (
+            Job::Returned {
+                who,
+                away,
+                errand,
+                made,
+            },
+            Ok(cache),
+        ) => {
+            cache.take_back(who, away, errand, made, &shared.jobs, reports);
+        }
+        (Job::Away { who, .. } | Job::Returned { who, .. }, Err(_)) => {
+            let result = Err(NotAway::NotStored.into());
+            reports.put(Done::Away { who, result });
+        }
+        (Job::Fetch { who, away, claim }, Ok(cache)) => {
+            let _work = claim.begin_work();
+            let hit = cache.fetch_away(*away, claim.clone());
+            if claim.answer() {
+                reports.put(Done::Fetched { who, hit });
+            }
+        }
+        (Job::Fetch { who, .. }, Err(_)) => reports.put(Done::Fetched { who, hit: None }),
+        (Job::MadeAway(ticket), Ok(cache)) => cache.note_made_away(&ticket),
         (Job::Leave(left), Ok(cache)) => cache.leave(&left.0, &left.1),
         (Job::Write, Ok(cache)) => cache.flush(),
-        (Job::Leave(_) | Job::Write, Err(_)) => {}
+        (Job::Leave(_) | Job::MadeAway(_) | Job::Write, Err(_)) => {}
         (Job::Other { who, work, .. }, cache) => {
             // A client that has just run a command must find its result.
             shared.wait_until_stored();

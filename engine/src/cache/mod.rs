@@ -9,7 +9,9 @@
 //! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
 //! asks the stores that machines share, `keep` stores results, `rerun` runs commands again when there is time: for `audit`,
 //! which compares hits, for `prepare`, which reads headers once, and for `by_text`, which compares what the preprocessor
-//! leaves. `explain` and `request` answer questions, `export` gives entries away. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
+//! leaves. `away` has commands run on a cluster, for which `foresee` says what they will read. `explain` and `request` answer
+//! questions, `export` gives entries away. `cache_threads` has the threads that do this. The folders are rooms of their own,
+//! and none of them knows
 //! `Cache`.
 //!
 //! The cache knows nothing of sockets, slots and connections. It reaches the stores of other machines through the trait
@@ -17,6 +19,7 @@
 
 pub mod answer;
 pub mod audit;
+pub mod away;
 mod by_text;
 pub mod cache_threads;
 pub mod checkout;
@@ -24,6 +27,7 @@ pub mod compiler;
 mod explain;
 mod export;
 mod failure;
+pub mod foresee;
 pub mod journal;
 pub mod keep;
 pub mod lookup;
@@ -87,6 +91,8 @@ pub struct Cache {
     writing: Mutex<()>,
     audit: Audit,
     preambles: Table,
+    /// What sources include.
+    scans: foresee::Scans,
     /// Which sources begin alike.
     alike: Mutex<Alike>,
     /// Whether what the preprocessor leaves is compared.
@@ -125,6 +131,7 @@ impl Cache {
         let cache = Cache {
             folder,
             preambles,
+            scans: foresee::Scans::default(),
             alike: Mutex::default(),
             openings: AtomicU64::new(store.openings()),
             store: Arc::new(store),

@@ -193,6 +193,8 @@ impl Cache {
                 dropped: reasons("uploads dropped/"),
                 bytes_in: count("remote bytes in"),
                 bytes_out: count("remote bytes out"),
+                executed: count("executed elsewhere"),
+                not_executed: reasons("not elsewhere/"),
                 tiers: self.tiers().map(|tiers| tiers.describe()).unwrap_or_default(),
             },
         }

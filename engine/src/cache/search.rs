@@ -52,7 +52,7 @@ pub(super) enum Search {
 }
 
 /// The decision about the entries that a tier has.
-enum Judged {
+pub(super) enum Judged {
     /// This entry can be used. The number is its position in the bundle.
     Holds(Entry, usize),
     /// An entry can be used once these blobs are there.
@@ -62,7 +62,7 @@ enum Judged {
 }
 
 /// Why an entry whose facts hold was not put into our store.
-enum NotAdopted {
+pub(super) enum NotAdopted {
     Refused(Refusal),
     Failed(String),
 }
@@ -224,7 +224,7 @@ impl Cache {
     }
 
     /// Looks for the first entry that is allowed and whose facts hold here.
-    fn judge(
+    pub(super) fn judge(
         &self,
         question: &Question,
         action: &Action,
@@ -270,7 +270,7 @@ impl Cache {
     }
 
     /// Puts an entry and its blobs into our store.
-    fn adopt(
+    pub(super) fn adopt(
         &self,
         declaration: &Declaration<'_>,
         key: &Digest,

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::away::NotAway;
 use super::preamble::Refusal as Refused;
 use super::remote::foreign::Refusal;
 use super::rerun::NotCompared;
@@ -52,6 +53,10 @@ pub enum Counter {
     RemoteError(String, String),
     UploadTooLarge,
     UploadUnsigned,
+    /// A command ran on a cluster.
+    Away,
+    /// It ran here, though it waited.
+    NotAway(NotAway),
 }
 
 impl Counter {
@@ -82,6 +87,8 @@ impl Counter {
             Counter::RemoteError(tier, why) => format!("remote errors/{tier}: {why}"),
             Counter::UploadTooLarge => "uploads dropped/too large".to_owned(),
             Counter::UploadUnsigned => "uploads dropped/the signing key cannot be used".to_owned(),
+            Counter::Away => "executed elsewhere".to_owned(),
+            Counter::NotAway(why) => format!("not elsewhere/{}", why.name()),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod environment;
 pub mod exception;
 pub mod fact;
 pub mod file_view;
+pub mod includes;
 pub mod input;
 pub mod instructions;
 pub mod listing;

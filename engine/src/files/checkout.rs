@@ -50,6 +50,20 @@ pub fn find_cargos(folder: &Path) -> Option<PathBuf> {
     is_deep(found).then(|| found.to_path_buf())
 }
 
+/// The files and folders by which all of these are found, from a folder on upwards.
+pub fn marks(folder: &Path) -> Vec<PathBuf> {
+    let names = || VERSION_CONTROL.iter().chain(&BUILD_FILES).chain(&BUILDS);
+    let mut marks = Vec::new();
+    for folder in folder.ancestors().filter(|folder| is_deep(folder)) {
+        let found = names().map(|name| folder.join(name));
+        marks.extend(found.filter(|mark| mark.symlink_metadata().is_ok()));
+        if has(folder, &VERSION_CONTROL) {
+            break;
+        }
+    }
+    marks
+}
+
 fn has(folder: &Path, names: &[&str]) -> bool {
     names.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
 }

@@ -20,6 +20,10 @@ pub struct Remote {
     pub dropped: Reasons,
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// Commands that ran on a cluster.
+    pub executed: u64,
+    /// Those that ran here, though they had waited for a slot, by reason.
+    pub not_executed: Reasons,
     /// The stores, in the order in which they are asked.
     pub tiers: Vec<Tier>,
 }
@@ -50,8 +54,12 @@ impl Remote {
             .map(|tier| format!("; {} {}", tier.name, tier.state))
             .collect();
         let (hits, misses, uploads) = (self.hits, self.misses, self.uploads);
+        let there = match self.executed {
+            0 => String::new(),
+            executed => format!(", {executed} run there"),
+        };
         printable(&format!(
-            "{hits} hits, {misses} misses, {errors} errors, {uploads} uploads ({dropped} dropped){tiers}"
+            "{hits} hits, {misses} misses{there}, {errors} errors, {uploads} uploads ({dropped} dropped){tiers}"
         ))
     }
 
@@ -70,6 +78,12 @@ impl Remote {
         table.reasons(is_verbose.then_some(&self.dropped), dropped);
         let (bytes_in, bytes_out) = (show_size(self.bytes_in), show_size(self.bytes_out));
         table.line("  Bytes:", &format!("{bytes_in} in, {bytes_out} out"));
+        let stayed = sum(&self.not_executed);
+        if self.executed + stayed > 0 {
+            table.count("  Run there:", self.executed);
+            table.count("  Run here:", stayed);
+            table.reasons(is_verbose.then_some(&self.not_executed), stayed);
+        }
         for Tier { name, state, .. } in &self.tiers {
             table.line("  Store:", &printable(&format!("{name}: {state}")));
         }
@@ -91,6 +105,8 @@ mod tests {
             dropped: counted("too large"),
             bytes_in: 1500,
             bytes_out: 7,
+            executed: 4,
+            not_executed: counted("it takes too little time"),
             tiers: vec![Tier {
                 name: "redis://h:6379".to_owned(),
                 is_asked: true,
@@ -116,9 +132,14 @@ mod tests {
             "{}",
             table.0
         );
-        let expected = "3 hits, 1 misses, 2 errors, 5 uploads (2 dropped); redis://h:6379 is asked";
+        let expected = "3 hits, 1 misses, 4 run there, 2 errors, 5 uploads (2 dropped); redis://h:6379 is asked";
         assert_eq!(some().describe(), expected);
         assert!(table.0.contains("redis://h:6379: is asked") && table.0.contains("too large"));
+        assert!(
+            table.0.contains("Run there:") && table.0.contains("it takes too little time"),
+            "{}",
+            table.0
+        );
         assert!(table.0.contains("Refused:") && table.0.contains("not signed"));
     }
 }

@@ -144,6 +144,8 @@ pub struct Snapshot<'a> {
     pub brake: Value,
     /// The waits for memory of all sessions. Null if none of them has asked for that.
     pub memory_waits: Value,
+    /// Commands on a cluster. Null if none may run there.
+    pub cluster: Value,
     /// Null if no store is open.
     pub cache: Value,
 }
@@ -167,6 +169,7 @@ impl Snapshot<'_> {
             "parking": self.parking,
             "brake": self.brake,
             "memory_waits": self.memory_waits,
+            "cluster": self.cluster,
             "cache": self.cache,
         })
     }
@@ -215,6 +218,13 @@ pub fn show(report: &Value) -> String {
         line(
             "",
             format!("{} times so far, {all} in all, because of memory", brake["times"]),
+        );
+    }
+    if let Some(there) = report["cluster"]["there"].as_u64() {
+        let (sent, raced) = (number(&report["cluster"]["sent"]), number(&report["cluster"]["raced"]));
+        line(
+            "cluster",
+            format!("{there} commands there, {sent} sent so far, {raced} of them run here, too"),
         );
     }
     for told in describe_waits(&report["memory_waits"]) {
@@ -448,6 +458,7 @@ mod tests {
             }),
             brake: json!({"why": "memory short", "since_s": 3.0, "times": 2, "seconds": 9.0}),
             memory_waits: json!({"waited": 1, "waited_s": 2.0, "killed": 0}),
+            cluster: json!({"there": 3, "sent": 9, "raced": 1}),
         };
         let text = show(&snapshot.json());
         for part in [
@@ -461,6 +472,7 @@ mod tests {
             "1 for place",
             "since 3.0 s: memory short",
             "2 times so far, 9.0 s in all",
+            "3 commands there, 9 sent so far, 1 of them run here, too",
             "nothing above 2.5 runnable",
             "jobserver of its own: 1 tokens held, 2 free",
             "waits: jobserver: no token",

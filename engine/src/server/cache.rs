@@ -185,6 +185,11 @@ impl Server {
                     self.store_progressed();
                     self.on_event(who, Event::Stored(kept));
                 }
+                Done::Away { who, result } => self.on_event(who, Event::Returned(result)),
+                Done::Fetched { who, hit } => {
+                    self.store_progressed();
+                    self.on_event(who, Event::Fetched(hit.map(Box::new)));
+                }
                 Done::Other { who, result } => {
                     let json = result.unwrap_or_else(|why| Report::Refusal(why).encode());
                     self.report_to(who, json);

@@ -19,7 +19,9 @@ use super::source::Source;
 use super::starters::Work;
 use super::store_watch::StoreWait;
 use crate::cache::answer::Ticket;
+use crate::cache::away::Away;
 use crate::cache::cache_threads::{Job, Jobs};
+use crate::cache::remote::Errand;
 use crate::facts::driver_model::DriverPrediction;
 use crate::facts::status::Stamp;
 use crate::observe::trace::TraceRegion;
@@ -146,6 +148,16 @@ pub struct Running {
     pub recording: Option<Box<Recording>>,
 }
 
+/// The command ran on a cluster, and its outputs are being put in their places.
+pub struct Fetching {
+    /// For the case that they cannot be.
+    pub supplies: Supplies,
+    pub recording: Option<Box<Recording>>,
+    pub wait: StoreWait,
+    /// It counts among the requests of its client that wait.
+    pub is_in_backlog: bool,
+}
+
 /// The command is over, and its result is being stored.
 pub struct Storing {
     pub outcome: Outcome,
@@ -157,6 +169,9 @@ pub struct Storing {
 pub enum State {
     Asking(Asking),
     Waiting(Waiting),
+    /// It is on a cluster, and has no slot here.
+    Away(Waiting),
+    Fetching(Box<Fetching>),
     Starting(Starting),
     Running(Box<Running>),
     Storing(Box<Storing>),
@@ -185,6 +200,14 @@ pub struct Recording {
     pub started: Stamp,
     /// All output, by stream.
     pub output: [Vec<u8>; 2],
+    /// Set while the command is on a cluster.
+    pub errand: Option<Arc<Errand>>,
+    /// It has been there, or is not to go there.
+    pub was_away: bool,
+    /// It came back, while the command ran here, too: its result is in the store, and the run here is ended.
+    pub departure: Option<Box<Away>>,
+    /// For the case that this result is of no use.
+    pub spare: Option<Supplies>,
 }
 
 impl Recording {
@@ -198,7 +221,22 @@ impl Recording {
             driver: None,
             started: Stamp::now(),
             output: Default::default(),
+            errand: None,
+            was_away: false,
+            departure: None,
+            spare: None,
         }
+    }
+
+    /// It is a known compile, and its result is to be stored.
+    pub fn is_of_compile(&self) -> bool {
+        self.ticket.as_ref().is_some_and(|ticket| !ticket.is_by_facts())
+    }
+
+    /// The result of the cluster is not wanted any more.
+    pub fn call_off(&mut self) {
+        self.departure = None;
+        self.errand.take().iter().for_each(|errand| errand.call_off());
     }
 
     /// Records output up to a limit. If a command prints more, its result is not stored.
@@ -244,20 +282,39 @@ impl Recording {
 impl Drop for Recording {
     /// However a command ends, a result that is not stored is counted.
     fn drop(&mut self) {
+        self.call_off();
         self.give_up(UnstoredReason::Interrupted);
+    }
+}
+
+impl Supplies {
+    pub fn try_clone(&self) -> io::Result<Supplies> {
+        let descriptors = self.descriptors.iter().map(OwnedFd::try_clone);
+        Ok(Supplies {
+            input: self.input.clone(),
+            descriptors: descriptors.collect::<Result<_, _>>()?,
+        })
     }
 }
 
 impl Plainly {
     pub fn new(argv: &Strings, supplies: &Supplies) -> io::Result<Plainly> {
-        let descriptors = supplies.descriptors.iter().map(OwnedFd::try_clone);
         Ok(Plainly {
             argv: argv.clone(),
-            supplies: Supplies {
-                input: supplies.input.clone(),
-                descriptors: descriptors.collect::<Result<_, _>>()?,
-            },
+            supplies: supplies.try_clone()?,
         })
+    }
+}
+
+impl State {
+    pub fn recording_mut(&mut self) -> Option<&mut Recording> {
+        match self {
+            State::Waiting(waiting) | State::Away(waiting) => waiting.recording.as_deref_mut(),
+            State::Fetching(fetching) => fetching.recording.as_deref_mut(),
+            State::Starting(starting) => starting.recording.as_deref_mut(),
+            State::Running(running) => running.recording.as_deref_mut(),
+            State::Asking(_) | State::Storing(_) => None,
+        }
     }
 }
 

@@ -26,8 +26,8 @@ use rustix::event::epoll;
 use rustix::process::Signal;
 
 use super::command::{
-    Asking, Attempt, Command, Order, Plainly, Recording, Resources, Running, Starting, State, Storing, Supplies,
-    Waiting,
+    Asking, Attempt, Command, Fetching, Order, Plainly, Recording, Resources, Running, Starting, State, Storing,
+    Supplies, Waiting,
 };
 use super::connection::ConnectionKey;
 use super::idle::IdleWork;
@@ -39,6 +39,7 @@ use super::starters::{Job, Started, Work};
 use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Uncached};
+use crate::cache::away::{Away, NotAway, Stayed};
 use crate::cache::cache_threads::Job as CacheJob;
 use crate::cache::keep::{Ended, NotStored, Stored};
 use crate::cache::lookup::inputs::{Inputs, Numbered};
@@ -79,11 +80,15 @@ pub(super) enum Event {
     StoreIsSilent,
     /// The result was stored, or not.
     Stored(Result<Stored, NotStored>),
+    /// The command is back from a cluster, and its result is in the store, or there is none.
+    Returned(Result<Box<Away>, Stayed>),
+    /// The outputs that it has made there are in their places, or cannot be.
+    Fetched(Option<Box<Hit>>),
 }
 
 // A value of this type lives only between `step` and `on_event`, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
-enum Next {
+pub(super) enum Next {
     Over,
     Stay(State),
     /// A second event follows at once.
@@ -119,9 +124,23 @@ impl Server {
                 self.end_unstarted(key, order)
             }
             (State::Waiting(_), Event::Withdrawn) => self.end_unstarted(key, order),
+            (State::Away(_), Event::End(_) | Event::Withdrawn) => {
+                // With the state, the command on the cluster is called off.
+                self.end_unstarted(key, order)
+            }
+            (State::Fetching(fetching), Event::End(_) | Event::Withdrawn) => {
+                fetching.wait.claim.give_up();
+                self.end_fetching(order, &fetching)
+            }
+            (State::Fetching(fetching), Event::Fetched(hit)) => {
+                self.fetched(key, order, *fetching, hit.map(|hit| *hit))
+            }
+            (State::Fetching(fetching), Event::StoreIsSilent) => self.fetched(key, order, *fetching, None),
+            (state, Event::Returned(result)) => self.returned(key, order, state, result),
             (State::Starting(starting), Event::Started(started)) => self.started(key, order, starting, started),
             (State::Starting(mut starting), Event::End(_)) => {
                 starting.is_cancelled = true;
+                starting.recording.iter_mut().for_each(|recording| recording.call_off());
                 Next::Stay(State::Starting(starting))
             }
             (State::Running(running), Event::Started(started)) => self.part_started(key, order, running, started),
@@ -245,7 +264,7 @@ impl Server {
     }
 
     /// Queues a command for a slot. If its client does not read, that is done when it reads again.
-    fn submit(&mut self, key: CommandKey, order: &Order) {
+    pub(super) fn submit(&mut self, key: CommandKey, order: &Order) {
         let connection = self.connections.get(order.connection);
         if let Some(client) = connection.and_then(|connection| connection.client.as_ref()) {
             self.memory.enter(key, order, client.pid);
@@ -412,6 +431,15 @@ impl Server {
         Next::Over
     }
 
+    /// From `Fetching`: the client no longer wants the command.
+    fn end_fetching(&mut self, order: &Order, fetching: &Fetching) -> Next {
+        if fetching.is_in_backlog {
+            self.connections.shrink_backlog(order.connection, order.size);
+        }
+        self.tell(order, &order.outcome(Verdict::Cancelled));
+        Next::Over
+    }
+
     /// Drops the commands of a session that wait for a slot, all at once.
     pub(super) fn withdraw_waiting(&mut self, session: &SessionId, keys: &[CommandKey]) {
         let waiting = keys.iter().copied().filter(|key| self.commands.is_waiting(*key));
@@ -429,7 +457,7 @@ impl Server {
                 self.on_event(*key, Event::Granted { is_alone });
             }
             // A command that could not be started has given its slot back, so try again.
-            if granted.is_empty() {
+            if granted.is_empty() && !self.use_cluster() {
                 break;
             }
         }
@@ -451,6 +479,9 @@ impl Server {
             roster_entry: roster_entry.map(|(number, _)| number),
         };
         let recording = starting.recording.as_mut();
+        if recording.as_ref().is_some_and(|recording| recording.is_of_compile()) {
+            self.away.begin_here(key);
+        }
         let trace = recording.and_then(|recording| {
             let trace = observe(recording, order, &self.parking);
             // The result of an attempt that is not observed could not be used.
@@ -590,6 +621,8 @@ impl Server {
             return self.done_if_over(key, order, running);
         }
         let held = running.take_output(stream);
+        // What the client has seen cannot be replaced.
+        running.recording.iter_mut().for_each(|recording| recording.call_off());
         self.connections
             .send_output(order.connection, order.execute.id, stream, &held);
         self.pause_if_clogged(order.connection, key, &running);
@@ -667,8 +700,17 @@ impl Server {
     }
 
     /// Ends a command early.
-    fn end(&mut self, key: CommandKey, order: &mut Arc<Order>, mut running: Box<Running>, verdict: Verdict) -> Next {
+    pub(super) fn end(
+        &mut self,
+        key: CommandKey,
+        order: &mut Arc<Order>,
+        mut running: Box<Running>,
+        verdict: Verdict,
+    ) -> Next {
         if running.verdict != Verdict::Ran {
+            // The client does not want the result of the cluster either.
+            let recording = running.recording.as_mut();
+            recording.into_iter().for_each(|recording| recording.departure = None);
             return Next::Stay(State::Running(running));
         }
         running.verdict = verdict;
@@ -707,6 +749,9 @@ impl Server {
         {
             return Next::Stay(State::Running(running));
         }
+        if let Some(next) = self.end_overtaken(key, order, &mut running) {
+            return next;
+        }
         let has_printed = running.has_printed();
         for stream in 0..2 {
             let rest = running.take_output(stream);
@@ -739,6 +784,24 @@ impl Server {
         }
     }
 
+    /// From `Running`: if the cluster was sooner, its result counts.
+    fn end_overtaken(&mut self, key: CommandKey, order: &mut Arc<Order>, running: &mut Running) -> Option<Next> {
+        let mut recording = running.recording.take_if(|recording| recording.departure.is_some())?;
+        let (departure, spare) = (recording.departure.take()?, recording.spare.take()?);
+        self.release(&running.resources);
+        // The process is reaped with its outcome.
+        let _ = running.outcome(order, &self.ledger);
+        self.free_slot(key, &order.session);
+        recording.trace_region = None;
+        recording.output = Default::default();
+        // Its command line may be that of an attempt.
+        if let Some(plainly) = recording.plainly.take() {
+            Arc::make_mut(order).execute.argv = plainly.argv;
+            recording.ticket.iter_mut().for_each(|ticket| ticket.forgo_attempt());
+        }
+        Some(self.fetch(order, key, spare, Some(recording), departure, false))
+    }
+
     /// From `Running`: a command that was looked up has ended. Its result is stored.
     fn store_recording(
         &mut self,
@@ -751,6 +814,13 @@ impl Server {
             Verdict::Ran => {}
             Verdict::TimedOut => recording.give_up(UnstoredReason::TookTooLong),
             _ => recording.give_up(UnstoredReason::Interrupted),
+        }
+        if recording.is_of_compile() {
+            self.away.learn(order, &outcome);
+        }
+        if recording.errand.is_some() {
+            recording.call_off();
+            self.count_stayed(NotAway::Overtaken);
         }
         let told = recording.told.clone();
         if outcome.verdict == Verdict::Ran && recording.ticket.is_none() {
@@ -867,7 +937,7 @@ impl Server {
         Next::Over
     }
 
-    fn tell(&mut self, order: &Order, outcome: &Outcome) {
+    pub(super) fn tell(&mut self, order: &Order, outcome: &Outcome) {
         self.totals.count(outcome);
         self.sessions.count(&order.session, outcome);
         if let Some(connection) = self.connections.get_mut(order.connection) {
@@ -879,14 +949,14 @@ impl Server {
     }
 
     /// Tells the client what the cache knows of a command.
-    fn tell_cache_info(&mut self, order: &Order, told: Told) {
+    pub(super) fn tell_cache_info(&mut self, order: &Order, told: Told) {
         let id = order.execute.id;
         let reply = Reply::Told { id, told };
         self.connections.reply(order.connection, &reply);
     }
 
     /// Tells the client the inputs of a command, if it asked for them and they are known.
-    fn tell_inputs(&mut self, order: &Order, inputs: Option<Inputs>) {
+    pub(super) fn tell_inputs(&mut self, order: &Order, inputs: Option<Inputs>) {
         let client = self.connections.client_mut(order.connection);
         let (Some(client), Some(inputs)) = (client, inputs) else {
             return;

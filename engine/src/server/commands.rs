@@ -1,11 +1,13 @@
 //! All commands that have not ended.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::command::{Command, Order, Running, State};
+use super::command::{Command, Order, Recording, Running, State};
 use super::connection::Connection;
-use super::slots::CommandKey;
+use super::slots::{CommandKey, SessionId};
 use super::store_watch::StoreWait;
+use crate::cache::remote::Errand;
 
 /// While `command_flow` moves a command to its next state, the command is taken out of this map.
 #[derive(Default)]
@@ -48,7 +50,95 @@ impl Commands {
         self.0.iter().filter_map(|(key, command)| match &command.state {
             State::Asking(asking) => Some((*key, &asking.wait)),
             State::Storing(storing) => Some((*key, &storing.wait)),
+            State::Fetching(fetching) => Some((*key, &fetching.wait)),
             _ => None,
         })
+    }
+
+    pub fn is_asking(&self) -> bool {
+        let mut states = self.0.values().map(|command| &command.state);
+        states.any(|state| matches!(state, State::Asking(_)))
+    }
+
+    // ---- commands on a cluster
+
+    /// A compile of which the result would be stored.
+    pub fn is_waiting_compile(&self, key: CommandKey) -> bool {
+        let recording = self.waiting_recording(key).map(|(_, recording)| recording);
+        recording.is_some_and(Recording::is_of_compile)
+    }
+
+    /// A waiting command, if it was looked up.
+    pub fn waiting_recording(&self, key: CommandKey) -> Option<(&Order, &Recording)> {
+        let command = self.0.get(&key)?;
+        match &command.state {
+            State::Waiting(waiting) => Some((&command.order, waiting.recording.as_deref()?)),
+            _ => None,
+        }
+    }
+
+    pub fn waiting_recording_mut(&mut self, key: CommandKey) -> Option<&mut Recording> {
+        match &mut self.0.get_mut(&key)?.state {
+            State::Waiting(waiting) => waiting.recording.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// A waiting command is sent.
+    pub fn send_away(&mut self, key: CommandKey, errand: Arc<Errand>) {
+        let Some(Command { order, state }) = self.0.remove(&key) else {
+            return;
+        };
+        let state = match state {
+            State::Waiting(mut waiting) => {
+                if let Some(recording) = &mut waiting.recording {
+                    recording.errand = Some(errand);
+                    recording.was_away = true;
+                }
+                State::Away(waiting)
+            }
+            state => state,
+        };
+        self.0.insert(key, Command { order, state });
+    }
+
+    /// Whether a result of the cluster is awaited, here or there.
+    pub fn is_away(&self, key: CommandKey) -> bool {
+        let recording = self.0.get(&key).and_then(|command| match &command.state {
+            State::Waiting(waiting) | State::Away(waiting) => waiting.recording.as_ref(),
+            State::Starting(starting) => starting.recording.as_ref(),
+            State::Running(running) => running.recording.as_ref(),
+            State::Asking(_) | State::Fetching(_) | State::Storing(_) => None,
+        });
+        recording.is_some_and(|recording| recording.errand.is_some())
+    }
+
+    /// The session of a command that is on the cluster and not here, too.
+    pub fn session_away(&self, key: CommandKey) -> Option<SessionId> {
+        let command = self.0.get(&key)?;
+        matches!(command.state, State::Away(_)).then_some(command.order.session)
+    }
+
+    /// A command of the cluster waits for a slot here, too. `None` if that cannot be.
+    pub fn race(&mut self, key: CommandKey) -> Option<Arc<Order>> {
+        let command = self.0.get_mut(&key)?;
+        if let State::Away(waiting) = &mut command.state {
+            let spare = waiting.supplies.try_clone().ok()?;
+            waiting.recording.as_mut()?.spare = Some(spare);
+        }
+        let Command { order, state } = self.0.remove(&key)?;
+        let (State::Away(waiting) | State::Waiting(waiting)) = state else {
+            self.0.insert(key, Command { order, state });
+            return None;
+        };
+        let state = State::Waiting(waiting);
+        self.0.insert(
+            key,
+            Command {
+                order: order.clone(),
+                state,
+            },
+        );
+        Some(order)
     }
 }

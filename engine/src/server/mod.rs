@@ -4,6 +4,7 @@
 //! starters, and send what is to be sent. Only `epoll` waits here. `lead` says which thread runs the loop.
 
 mod arrivals;
+mod away;
 mod cache;
 mod command;
 mod command_flow;
@@ -48,6 +49,7 @@ use crate::process::service::{open_signals, raise_descriptor_limit};
 use crate::report::status::Totals;
 use crate::wire::Verdict;
 use arrivals::{Lifetime, Listeners};
+use away::Away;
 use command_flow::Event;
 use commands::Commands;
 use connection::ConnectionKey;
@@ -101,6 +103,7 @@ pub struct Server {
     slots: Slots,
     neighbors: Neighbors,
     memory: Memory,
+    away: Away,
     starters: Starters,
     cache_threads: CacheThreads,
     store_watch: StoreWatch,
@@ -146,6 +149,7 @@ impl Server {
             slots: Slots::default(),
             neighbors: Neighbors::new(&options),
             memory: Memory::new(&options),
+            away: Away::new(),
             starters,
             cache_threads,
             store_watch: StoreWatch::default(),
@@ -230,6 +234,8 @@ impl Server {
             Alarm::Abandon(key) => self.on_event(key, Event::Abandon),
             Alarm::Neighbors => self.on_neighbors(),
             Alarm::Store => self.on_store_deadline(),
+            // The slots are looked at in each round.
+            Alarm::Race => {}
             Alarm::Idle => self.on_idle(),
         }
     }

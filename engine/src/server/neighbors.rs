@@ -189,12 +189,21 @@ impl Server {
     /// The next command that has a slot and may start.
     pub(super) fn grant(&mut self) -> Option<CommandKey> {
         let (neighbors, memory, commands) = (&mut self.neighbors, &mut self.memory, &self.commands);
+        let is_full = self.away.is_full();
+        let is_held = |key: CommandKey| is_full && commands.is_waiting_compile(key);
         self.slots.grant(|session, running, queue| {
             if memory.is_off() {
-                return neighbors.admits(session, running, None).then_some(0);
+                let place = match is_full {
+                    true => queue.iter().position(|key| !is_held(*key))?,
+                    false => 0,
+                };
+                return neighbors.admits(session, running, None).then_some(place);
             }
             let now = Instant::now();
             let picked = memory.pick(session, running, queue, commands, now);
+            if picked.is_ok_and(|place| queue.get(place).is_some_and(|key| is_held(*key))) {
+                return None;
+            }
             if !neighbors.admits(session, running, picked.err()) {
                 return None;
             }
@@ -206,6 +215,7 @@ impl Server {
     /// A command is over.
     pub(super) fn free_slot(&mut self, key: CommandKey, session: &SessionId) {
         self.memory.forget(key);
+        self.away.end_here(key);
         self.slots.finish(session);
         let (_, running, _) = self.slots.of(session);
         let pool = self.neighbors.builds.get_mut(session).and_then(|b| b.pool.as_mut());

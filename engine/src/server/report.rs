@@ -71,6 +71,7 @@ impl Server {
             parking: self.parking.report(),
             brake: self.neighbors.describe_brake(),
             memory_waits: self.memory.describe(),
+            cluster: self.away.describe(),
             // The store is not opened for a report.
             cache: self
                 .cache_threads

@@ -88,6 +88,19 @@ impl Slots {
         }
     }
 
+    /// All commands that wait, those of each session in their order.
+    pub fn all_waiting(&self) -> impl Iterator<Item = (SessionId, CommandKey)> + '_ {
+        let shares = self.shares.iter();
+        shares.flat_map(|(session, share)| share.waiting.iter().map(|key| (*session, *key)))
+    }
+
+    /// Whether a command of this session would get a slot at once.
+    pub fn has_room(&self, session: &SessionId) -> bool {
+        let is_free = self.capacity() > self.shared();
+        let share = self.shares.get(session);
+        share.is_some_and(|s| s.running < s.jobs && (s.own || is_free || s.running == 0))
+    }
+
     /// Slots of all sessions that share.
     pub fn capacity(&self) -> usize {
         let sharing = self.shares.values().filter(|s| !s.own);
@@ -215,6 +228,22 @@ mod tests {
         let started: Vec<_> = std::iter::from_fn(|| slots.grant(one_of_a)).collect();
         assert_eq!(started.iter().filter(|key| **key < 100).count(), 1);
         assert_eq!(started.len(), 3);
+    }
+
+    #[test]
+    fn a_session_has_room_as_long_as_a_command_would_start() {
+        let mut slots = Slots::default();
+        assert!(!slots.has_room(&A));
+        slots.declare(A, 2, false);
+        submit(&mut slots, A, 0..3);
+        assert_eq!(slots.all_waiting().collect::<Vec<_>>(), [(A, 0), (A, 1), (A, 2)]);
+        for _ in 0..2 {
+            assert!(slots.has_room(&A));
+            slots.grant(|_, _, _| Some(0));
+        }
+        assert!(!slots.has_room(&A));
+        slots.finish(&A);
+        assert!(slots.has_room(&A));
     }
 
     #[test]

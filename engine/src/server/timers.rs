@@ -29,6 +29,8 @@ pub enum Alarm {
     /// The store should have shown progress.
     Store,
     /// The engine has been idle for long enough.
+    /// A command of the cluster may run here, too.
+    Race,
     Idle,
 }
 

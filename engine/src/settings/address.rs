@@ -52,6 +52,9 @@ impl Default for Limits {
     }
 }
 
+/// The most commands that may be on a cluster at once.
+const MOST_JOBS: usize = 4096;
+
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     /// As it was written, with its secrets and attributes.
@@ -80,6 +83,19 @@ pub struct Address {
     pub key: Option<PathBuf>,
     pub endpoint: Option<String>,
     pub region: Option<String>,
+    /// Commands run there, too.
+    pub execution: Option<Execution>,
+}
+
+/// How commands run on a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Execution {
+    /// How many may be there at once, if that was said.
+    pub jobs: Option<usize>,
+    /// What a worker must have, by name.
+    pub properties: Vec<(String, String)>,
+    /// The lower, the sooner.
+    pub priority: i32,
 }
 
 /// Without secrets, so it may be shown.
@@ -254,6 +270,16 @@ fn decoded(text: &str) -> Result<String, String> {
         .map_err(|_| "its login is not UTF-8".to_owned())
 }
 
+fn jobs(text: Option<&str>) -> Result<Option<usize>, String> {
+    match text.map(str::parse) {
+        None => Ok(None),
+        Some(Ok(number @ 1..=MOST_JOBS)) => Ok(Some(number)),
+        Some(_) => Err(format!(
+            "execute is a number of commands up to {MOST_JOBS}; write execute=64"
+        )),
+    }
+}
+
 fn milliseconds(name: &str, text: Option<&str>) -> Result<Duration, String> {
     let number = text.and_then(|text| text.parse::<u64>().ok());
     match number {
@@ -283,6 +309,7 @@ impl Address {
             key: None,
             endpoint: None,
             region: None,
+            execution: None,
         }
     }
 
@@ -316,6 +343,19 @@ impl Address {
             "ca" => self.ca = Some(needed("a file")?.into()),
             "cert" if self.scheme == Scheme::Grpc => self.cert = Some(needed("a file")?.into()),
             "key" if self.scheme == Scheme::Grpc => self.key = Some(needed("a file")?.into()),
+            "execute" if self.scheme == Scheme::Grpc => self.execution_mut().jobs = jobs(value)?,
+            "property" if self.scheme == Scheme::Grpc => {
+                let property = value.and_then(|value| value.split_once('='));
+                let property = property.filter(|(name, _)| !name.is_empty());
+                let (name, value) =
+                    property.ok_or("property needs a name and a value; write property=OSFamily=linux")?;
+                let properties = &mut self.execution_mut().properties;
+                properties.push((name.to_owned(), value.to_owned()));
+            }
+            "priority" if self.scheme == Scheme::Grpc => {
+                let number = value.and_then(|value| value.parse().ok());
+                self.execution_mut().priority = number.ok_or("priority is a number; write priority=10")?;
+            }
             "layout" if self.scheme == Scheme::Http => {
                 self.layout = match value {
                     Some("webdav") => Layout::WebDav,
@@ -332,13 +372,17 @@ impl Address {
                 let more = match self.scheme {
                     Scheme::Http => ", layout",
                     Scheme::S3 => ", endpoint, region, access-key, secret-key",
-                    Scheme::Grpc => ", cert, key",
+                    Scheme::Grpc => ", cert, key, execute, property, priority",
                     Scheme::Room | Scheme::Redis => "",
                 };
                 return Err(format!("there is no attribute {other} here; there are {which}{more}"));
             }
         }
         Ok(())
+    }
+
+    fn execution_mut(&mut self) -> &mut Execution {
+        self.execution.get_or_insert_with(Execution::default)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -483,6 +527,17 @@ mod tests {
     }
 
     #[test]
+    fn commands_run_on_a_cluster_if_that_is_asked_for() {
+        assert_eq!(one("grpc://h:1").execution, None);
+        assert_eq!(one("grpc://h:1|execute").execution, Some(Execution::default()));
+        let text = "grpc://h:1|execute=40|property=OSFamily=linux|property=pool=a=b|priority=-3";
+        let execution = one(text).execution.unwrap();
+        assert_eq!((execution.jobs, execution.priority), (Some(40), -3));
+        let expected = [("OSFamily", "linux"), ("pool", "a=b")].map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(execution.properties, expected);
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_remedy_and_without_secrets() {
         for (text, words) in [
             ("host", "not an address; write tcp://"),
@@ -508,6 +563,11 @@ mod tests {
             ("grpc://geheim@h:1|cert=/c|key=/k", "with TLS only"),
             ("grpcs://geheim@h:1|cert=", "cert needs a file"),
             ("tcps://geheim@h:1|cert=/c", "there is no attribute cert"),
+            ("tcp://geheim@h:1|execute", "there is no attribute execute"),
+            ("grpc://geheim@h:1|execute=0", "a number of commands"),
+            ("grpc://geheim@h:1|execute=many", "a number of commands"),
+            ("grpc://geheim@h:1|execute|property=linux", "a name and a value"),
+            ("grpc://geheim@h:1|execute|priority=", "priority is a number"),
             ("s3://b|secret-key=geheim|region=", "region needs"),
             ("s3://b|secret-key=geheim|nonsense", "there is no attribute nonsense"),
         ] {

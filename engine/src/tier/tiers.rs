@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::cluster;
 use super::counts::Counts;
+use super::executor::Cluster;
 use super::heartbeat::Heartbeat;
 use super::uploads::Uploads;
 use super::window::Window;
 use crate::bytes::digest::Digest;
 use crate::cache::remote::wrapped::Wrapped;
-use crate::cache::remote::{Again, Findings, Load, Offer, Remote};
+use crate::cache::remote::{Again, Executor, Findings, Load, Offer, Remote};
 use crate::report::remote::Tier;
 use crate::settings::address::{Address, Limits, Scheme};
 
@@ -36,6 +37,8 @@ struct Place {
 
 pub struct Tiers {
     places: Vec<Place>,
+    /// The first address that says so runs commands.
+    cluster: Option<Arc<Cluster>>,
     wakeup: Wakeup,
 }
 
@@ -62,16 +65,21 @@ impl Tiers {
                 Err(why) => log::error!("remote: {why}"),
             }
         }
+        let cluster = addresses.iter().find_map(open_cluster);
         let tiers = Arc::new(Tiers {
             places,
+            cluster,
             wakeup: wakeup.clone(),
         });
         let weak = Arc::downgrade(&tiers);
         let watch = move || watch(&weak, &signals);
         if let Err(error) = thread::Builder::new().name("tiers".to_owned()).spawn(watch) {
             log::error!("remote: start a thread: {error}");
-            let places = Vec::new();
-            return Arc::new(Tiers { places, wakeup });
+            return Arc::new(Tiers {
+                places: Vec::new(),
+                cluster: None,
+                wakeup,
+            });
         }
         tiers
     }
@@ -134,6 +142,11 @@ impl Remote for Tiers {
         self.places.iter().take(end).any(|place| place.uploads.is_some())
     }
 
+    fn executor(&self) -> Option<Arc<dyn Executor>> {
+        let cluster = self.cluster.clone()?;
+        Some(cluster)
+    }
+
     fn describe(&self) -> Vec<Tier> {
         let describe = |place: &Place| {
             let why_not = place.window.why_left_alone();
@@ -159,6 +172,13 @@ impl Remote for Tiers {
         uploads.for_each(|uploads| uploads.close(began, began + LAST_UPLOADS));
         self.wakeup.send();
     }
+}
+
+fn open_cluster(address: &Address) -> Option<Arc<Cluster>> {
+    Cluster::new(address).unwrap_or_else(|why| {
+        log::error!("remote: {why}");
+        None
+    })
 }
 
 fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, wakeup: &Wakeup) -> Result<Place, String> {

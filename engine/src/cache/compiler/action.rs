@@ -345,6 +345,14 @@ pub struct Shared {
     pub known_folders: Vec<Bytes>,
 }
 
+/// What a command line names of that which a compile reads, as it spells it.
+pub struct Named {
+    pub source: Bytes,
+    /// Files and folders of all kinds: those of `-I`, and of `-include`.
+    pub paths: Vec<Bytes>,
+    pub response_files: Vec<Bytes>,
+}
+
 impl Call<'_> {
     /// The command line with prefix maps, if what it makes could not be shared without them, and the folders that it may
     /// leave out. `None` if it is not understood. `roots` finds these folders for the command's own folder and its paths,
@@ -437,6 +445,19 @@ impl Call<'_> {
         let expanded = response::expand(words(), &|name| self.read(name));
         let words = expanded.map_or_else(|_| words().map(<[u8]>::to_vec).collect(), |expanded| expanded.words);
         other::refusal(self.program, &words)
+    }
+
+    /// What the command line names of that which a compile reads. `None` if it is not understood.
+    pub fn names(&self) -> Option<Named> {
+        let compiler = Compiler::of(self.program, self.real).ok()?;
+        let expanded = response::expand(self.argv.iter().skip(1), &|name| self.read(name)).ok()?;
+        let line = Line::read(compiler, &expanded.words).ok()?;
+        let paths = line.words.into_iter().filter(|word| word.kind == Kind::Path);
+        Some(Named {
+            source: line.source,
+            paths: paths.map(|word| word.operand).collect(),
+            response_files: expanded.files,
+        })
     }
 
     fn read(&self, name: &[u8]) -> Option<Bytes> {

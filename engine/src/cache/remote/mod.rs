@@ -5,9 +5,11 @@ pub mod bundle;
 pub mod foreign;
 pub mod wrapped;
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
 use crate::bytes::digest::Digest;
+use crate::cluster::message::{Execute, Failure};
 use crate::report::remote::Tier;
 use bundle::Bundle;
 use wrapped::Wrapped;
@@ -59,9 +61,81 @@ pub trait Remote: Send + Sync {
     /// Whether a store before this number would accept an offer.
     fn take_offers(&self, end: usize) -> bool;
 
+    /// Where commands run elsewhere, if one of the addresses says so.
+    fn executor(&self) -> Option<Arc<dyn Executor>>;
+
     /// Each store with its state.
     fn describe(&self) -> Vec<Tier>;
 
     /// No request waits any more. Uploads get a short time.
     fn close(&self);
+}
+
+/// What a cluster has made of a command. Nothing of it is checked yet.
+pub struct Made {
+    pub key: Digest,
+    pub entry: Vec<u8>,
+    pub blobs: Vec<Vec<u8>>,
+}
+
+/// Why it has made nothing.
+pub struct Unmade {
+    pub why: Failure,
+    pub words: String,
+}
+
+/// A cluster that runs commands. No call here blocks for longer than a local socket does.
+pub trait Executor: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// How many commands may be there at once.
+    fn jobs(&self) -> usize;
+
+    /// Whether it would take a command now. While it is left alone after a fault, it takes none.
+    fn takes(&self) -> bool;
+
+    /// Returns the number by which the command can be cancelled. `again` is called once, however it ends.
+    fn execute(&self, execute: Execute, again: Again<Result<Made, Unmade>>) -> u32;
+
+    /// The result is not wanted any more.
+    fn cancel(&self, id: u32);
+}
+
+/// A command on its way to a cluster and back, for the side that may call it off.
+pub struct Errand {
+    pub executor: Arc<dyn Executor>,
+    /// Zero until it is sent.
+    id: AtomicU32,
+    is_off: AtomicBool,
+}
+
+impl Errand {
+    pub fn new(executor: Arc<dyn Executor>) -> Arc<Errand> {
+        Arc::new(Errand {
+            executor,
+            id: AtomicU32::new(0),
+            is_off: AtomicBool::new(false),
+        })
+    }
+
+    pub fn send(&self, execute: Execute, again: Again<Result<Made, Unmade>>) {
+        let id = self.executor.execute(execute, again);
+        self.id.store(id, Ordering::SeqCst);
+        if self.is_off() {
+            self.executor.cancel(id);
+        }
+    }
+
+    /// Its result is not wanted any more.
+    pub fn call_off(&self) {
+        self.is_off.store(true, Ordering::SeqCst);
+        match self.id.load(Ordering::SeqCst) {
+            0 => {}
+            id => self.executor.cancel(id),
+        }
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.is_off.load(Ordering::SeqCst)
+    }
 }

@@ -1,0 +1,342 @@
+//! Commands on a cluster: which go there, which are raced here, and how many compiles run here meanwhile.
+//!
+//! ```text
+//! Waiting, and no slot is free ─► Away ─back: in our store─► Fetching ─► over
+//!              ▲                   │  └─back: no result─► Waiting, for a slot here
+//!              └─ a slot is free ──┘
+//! ```
+//!
+//! Slots here are filled first. What waits for one may go to the cluster, unless it is short. If a slot is free and nothing
+//! waits, the oldest command of the cluster runs here, too. What is done first counts, and the other one is ended. So a
+//! command never waits for the cluster while this machine has nothing to do.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use log::debug;
+use serde_json::{json, Value};
+
+use super::command::{Fetching, Order, Recording, State, Supplies, Waiting};
+use super::command_flow::Next;
+use super::slots::CommandKey;
+use super::timers::Alarm;
+use super::Server;
+use crate::cache::answer::Hit;
+use crate::cache::away::{Away as Departure, NotAway, Stayed, SHORT};
+use crate::cache::cache_threads::Job as CacheJob;
+use crate::cache::remote::{Errand, Executor};
+use crate::observe::access::Bytes;
+use crate::wire::{Outcome, Stdio, Verdict};
+
+/// A slot stays free for so long before a command of the cluster runs here, too: the build may be about to send another one.
+const FREE: Duration = Duration::from_millis(20);
+/// Of the commands that wait, so many are looked at.
+const MOST_SEEN: usize = 1024;
+/// How much a new time counts in the mean of a compiler's times: one part of so many.
+const WEIGHT: u64 = 8;
+const MOST_PROGRAMS: usize = 1024;
+
+pub(super) struct Away {
+    processors: usize,
+    /// Commands are sent to a cluster, if it takes them.
+    is_on: bool,
+    /// Those that are there, the oldest first.
+    there: Vec<CommandKey>,
+    /// Compiles that run here.
+    here: HashSet<CommandKey>,
+    /// Since when a slot is free for a command of the cluster.
+    free_since: Option<Instant>,
+    /// The mean of the processor times of each compiler's last runs, in microseconds.
+    times: HashMap<Bytes, u64>,
+    /// For the status: how many were sent, and how many were raced here.
+    sent: u64,
+    raced: u64,
+}
+
+impl Away {
+    pub(super) fn new() -> Away {
+        Away {
+            processors: thread::available_parallelism().map_or(1, |count| count.get()),
+            is_on: false,
+            there: Vec::new(),
+            here: HashSet::new(),
+            free_since: None,
+            times: HashMap::new(),
+            sent: 0,
+            raced: 0,
+        }
+    }
+
+    /// With a cluster, a build may want more compiles at once than this machine has processors. Compiles never wait for each
+    /// other, so that holding them back holds up no other command.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_on && self.here.len() >= self.processors
+    }
+
+    pub(super) fn begin_here(&mut self, key: CommandKey) {
+        self.here.insert(key);
+    }
+
+    pub(super) fn end_here(&mut self, key: CommandKey) {
+        self.here.remove(&key);
+    }
+
+    /// A compile has run here.
+    pub(super) fn learn(&mut self, order: &Order, outcome: &Outcome) {
+        if !self.is_on || outcome.verdict != Verdict::Ran || outcome.code != 0 {
+            return;
+        }
+        let time = outcome.user + outcome.system;
+        let program = order.execute.argv.iter().next().unwrap_or_default();
+        if self.times.len() >= MOST_PROGRAMS {
+            self.times.clear();
+        }
+        let mean = self.times.entry(program.to_vec()).or_insert(time);
+        *mean = (*mean * (WEIGHT - 1) + time) / WEIGHT;
+    }
+
+    fn expected(&self, order: &Order, recording: &Recording) -> Option<u64> {
+        let own = recording.ticket.as_ref()?.expected;
+        let program = order.execute.argv.iter().next()?;
+        own.or_else(|| self.times.get(program).copied())
+    }
+
+    pub(super) fn describe(&self) -> Value {
+        match self.is_on {
+            true => json!({"there": self.there.len(), "sent": self.sent, "raced": self.raced}),
+            false => Value::Null,
+        }
+    }
+}
+
+impl Server {
+    /// Sends waiting commands to the cluster, if there is one, or has one of its commands run here, too. Returns whether a
+    /// command waits now that did not wait before.
+    pub(super) fn use_cluster(&mut self) -> bool {
+        let commands = &self.commands;
+        self.away.there.retain(|key| commands.is_away(*key));
+        if self.slots.waiting() == 0 && self.away.there.is_empty() {
+            self.away.free_since = None;
+            return false;
+        }
+        let executor = self.cache_threads.opened().and_then(|cache| cache.executor());
+        self.away.is_on = executor.is_some();
+        let Some(executor) = executor else { return false };
+        if self.slots.waiting() > 0 {
+            self.away.free_since = None;
+            self.send_away(&executor);
+            return false;
+        }
+        self.race()
+    }
+
+    fn send_away(&mut self, executor: &Arc<dyn Executor>) {
+        let waiting: Vec<_> = self.slots.all_waiting().take(MOST_SEEN).collect();
+        for (session, key) in waiting {
+            if self.away.there.len() >= executor.jobs() || !executor.takes() {
+                return;
+            }
+            let Some(departure) = self.departure(key) else { continue };
+            self.slots.retract(&session, &HashSet::from([key]));
+            self.memory.forget(key);
+            let errand = Errand::new(executor.clone());
+            self.commands.send_away(key, errand.clone());
+            self.away.there.push(key);
+            self.away.sent += 1;
+            debug!("command {key} goes to {}", executor.name());
+            let away = Box::new(departure);
+            self.cache_threads.send(CacheJob::Away { who: key, away, errand });
+        }
+    }
+
+    /// What is sent of a waiting command, if it may go, and has not been there before.
+    fn departure(&mut self, key: CommandKey) -> Option<Departure> {
+        let (order, recording) = self.commands.waiting_recording(key)?;
+        let is_captured = order.execute.stdio[1..]
+            .iter()
+            .all(|to| matches!(to, Stdio::Pipe | Stdio::SameAsStdout));
+        if recording.was_away || order.execute.timeout > 0 || !is_captured {
+            return None;
+        }
+        let departure = recording.ticket.as_ref()?.away(order.session)?;
+        let is_short = self.away.expected(order, recording).is_some_and(|time| time < SHORT);
+        if is_short {
+            if let Some(recording) = self.commands.waiting_recording_mut(key) {
+                recording.was_away = true;
+            }
+            self.count_stayed(NotAway::Short);
+        }
+        (!is_short).then_some(departure)
+    }
+
+    pub(super) fn count_stayed(&self, why: NotAway) {
+        if let Some(cache) = self.cache_threads.opened() {
+            cache.note_stayed(why);
+        }
+    }
+
+    /// Has the oldest command of the cluster run here, too, if a slot has been free for a while.
+    fn race(&mut self) -> bool {
+        let has_room = |key: &CommandKey| {
+            let session = self.commands.session_away(*key);
+            session.is_some_and(|session| self.slots.has_room(&session))
+        };
+        let oldest = self.away.there.iter().copied().find(has_room);
+        let Some(key) = oldest.filter(|_| !self.away.is_full() && !self.commands.is_asking()) else {
+            self.away.free_since = None;
+            return false;
+        };
+        let now = Instant::now();
+        match self.away.free_since {
+            None => {
+                self.away.free_since = Some(now);
+                self.timers.set(now + FREE, Alarm::Race);
+                return false;
+            }
+            Some(since) if now < since + FREE => return false,
+            Some(_) => {}
+        }
+        self.away.free_since = None;
+        let Some(order) = self.commands.race(key) else {
+            return false;
+        };
+        debug!("command {key} runs here, too");
+        self.away.raced += 1;
+        self.submit(key, &order);
+        true
+    }
+
+    /// From `Away`, or from a state of the same command here: its result is in our store, or there is none.
+    pub(super) fn returned(
+        &mut self,
+        key: CommandKey,
+        order: &mut Arc<Order>,
+        state: State,
+        result: Result<Box<Departure>, Stayed>,
+    ) -> Next {
+        let mut state = state;
+        let Some(errand) = state.recording_mut().and_then(|recording| recording.errand.take()) else {
+            return Next::Stay(state);
+        };
+        let name = errand.executor.name();
+        let departure = match result {
+            Ok(departure) => departure,
+            Err(stayed) => {
+                self.count_stayed(stayed.why);
+                let why = match stayed.words.is_empty() {
+                    true => stayed.why.name().to_owned(),
+                    false => format!("{}: {}", stayed.why.name(), stayed.words),
+                };
+                debug!("command {key} has no result of {name}: {why}");
+                let ticket = state.recording_mut().and_then(|recording| recording.ticket.as_mut());
+                ticket
+                    .into_iter()
+                    .for_each(|ticket| ticket.note_away(format!("not compiled by {name}: {why}")));
+                return match state {
+                    State::Away(waiting) => {
+                        self.submit(key, order);
+                        Next::Stay(State::Waiting(waiting))
+                    }
+                    state => Next::Stay(state),
+                };
+            }
+        };
+        let ticket = state.recording_mut().and_then(|recording| recording.ticket.as_mut());
+        ticket
+            .into_iter()
+            .for_each(|ticket| ticket.note_away(format!("compiled by {name}")));
+        match state {
+            State::Away(Waiting { supplies, recording }) => {
+                self.fetch(order, key, supplies, recording, departure, true)
+            }
+            State::Waiting(Waiting { supplies, recording }) => {
+                self.slots.retract(&order.session, &HashSet::from([key]));
+                self.memory.forget(key);
+                self.fetch(order, key, supplies, recording, departure, true)
+            }
+            State::Starting(mut starting) => {
+                starting.is_cancelled = true;
+                if let Some(recording) = &mut starting.recording {
+                    recording.departure = Some(departure);
+                }
+                Next::Stay(State::Starting(starting))
+            }
+            State::Running(mut running) => {
+                if let Some(recording) = &mut running.recording {
+                    recording.departure = Some(departure);
+                }
+                self.end(key, order, running, Verdict::Cancelled)
+            }
+            state => Next::Stay(state),
+        }
+    }
+
+    /// The result is in our store. Its outputs are put in their places now.
+    pub(super) fn fetch(
+        &mut self,
+        order: &Order,
+        key: CommandKey,
+        supplies: Supplies,
+        recording: Option<Box<Recording>>,
+        away: Box<Departure>,
+        is_in_backlog: bool,
+    ) -> Next {
+        debug!("command {key} is back: {}", order.execute.id);
+        let wait = self.begin_store_wait();
+        let claim = wait.claim.clone();
+        self.cache_threads.send(CacheJob::Fetch { who: key, away, claim });
+        Next::Stay(State::Fetching(Box::new(Fetching {
+            supplies,
+            recording,
+            wait,
+            is_in_backlog,
+        })))
+    }
+
+    /// From `Fetching`: the command is over, or has to run here.
+    pub(super) fn fetched(
+        &mut self,
+        key: CommandKey,
+        order: &mut Arc<Order>,
+        fetching: Fetching,
+        hit: Option<Hit>,
+    ) -> Next {
+        let Fetching {
+            supplies,
+            mut recording,
+            is_in_backlog,
+            ..
+        } = fetching;
+        let Some(hit) = hit else {
+            self.count_stayed(NotAway::Changed);
+            if let Some(connection) = self.connections.get_mut(order.connection).filter(|_| !is_in_backlog) {
+                connection.backlog += order.size;
+            }
+            self.submit(key, order);
+            return Next::Stay(State::Waiting(Waiting { supplies, recording }));
+        };
+        if is_in_backlog {
+            self.connections.shrink_backlog(order.connection, order.size);
+        }
+        for (stream, bytes) in [hit.stdout, hit.stderr].iter().enumerate() {
+            self.connections
+                .send_output(order.connection, order.execute.id, stream, bytes);
+        }
+        if let Some(recording) = &mut recording {
+            let ticket = recording.ticket.take();
+            ticket
+                .into_iter()
+                .for_each(|ticket| self.cache_threads.send(CacheJob::MadeAway(Box::new(ticket))));
+            self.tell_cache_info(order, recording.told.clone());
+        }
+        self.tell_inputs(order, hit.inputs);
+        let outcome = Outcome {
+            code: hit.code,
+            ..order.outcome(Verdict::Ran)
+        };
+        self.tell(order, &outcome);
+        Next::Over
+    }
+}
