@@ -42,7 +42,6 @@ class Client:
 		import grpc  # BuildGrid brings all of them
 		from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2 as messages
 		from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2_grpc as stubs
-
 		from buildgrid._protos.google.bytestream import bytestream_pb2, bytestream_pb2_grpc
 
 		self.channel = grpc.insecure_channel(f"127.0.0.1:{cluster.port}")
@@ -124,9 +123,7 @@ class Client:
 		return self.digest(blobs[-1])
 
 	def execute(self, action: Any) -> Result:
-		request = self.messages.ExecuteRequest(
-			instance_name=INSTANCE, action_digest=action, skip_cache_lookup=True
-		)
+		request = self.messages.ExecuteRequest(instance_name=INSTANCE, action_digest=action, skip_cache_lookup=True)
 		for operation in self.execution.Execute(request, timeout=2 * PATIENCE):
 			if operation.done:
 				break
@@ -164,7 +161,9 @@ class Client:
 	def run(self, argv: List[str], tree: Optional[Tree] = None, **options: Any) -> Result:
 		return self.execute(self.prepare(argv, tree or {}, **options))
 
-	def begin(self, argv: List[str], tree: Optional[Tree] = None, **options: Any) -> "concurrent.futures.Future[Result]":
+	def begin(
+		self, argv: List[str], tree: Optional[Tree] = None, **options: Any
+	) -> "concurrent.futures.Future[Result]":
 		"""The same, without waiting."""
 		return self.threads.submit(self.run, argv, tree, **options)
 
