@@ -1,5 +1,7 @@
 //! The command line of `wafd`. The options of `serve` and `dashboard` are in their own folders.
 
+use std::ffi::OsString;
+
 use clap::{Args, Parser, Subcommand};
 
 use crate::files::folder::ENGINE;
@@ -14,6 +16,7 @@ wafd start [--tcp] [--idle SECONDS] [--foreground]
        wafd stop [--now]
        wafd dashboard [--port N] [--no-open] [--server ADDR] [--host NAME ...] (see wafd dashboard --help)
        wafd serve --listen ADDR ... (see wafd serve --help)
+       wafd worker [OPTION ...] ADDRESS (see wafd worker --help)
        wafd completion bash|zsh|fish
        wafd --foreground | --version | --help";
 const MORE: &str = "\
@@ -63,6 +66,12 @@ pub enum Command {
     Dashboard(dashboard::Options),
     /// keep a cache for a team, which other machines ask over TCP
     Serve(Box<team::Options>),
+    /// run the commands of a cluster on this machine
+    #[command(disable_help_flag = true)]
+    Worker {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        words: Vec<OsString>,
+    },
     /// print what has a shell complete wafd, wafcc and waf
     Completion {
         /// bash, zsh or fish

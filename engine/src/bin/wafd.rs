@@ -1,7 +1,8 @@
 //! `wafd`: the engine's command line.
 #![no_main]
 
-use std::ffi::{c_char, c_int, CStr, OsStr};
+use std::ffi::{c_char, c_int, CStr, OsStr, OsString};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -9,6 +10,7 @@ use wafengine::client::start;
 use wafengine::client::{end_if_stopped, Client};
 use wafengine::files::folder::Folder;
 use wafengine::files::logbook;
+use wafengine::process::replace::exec_program;
 use wafengine::process::{apart, fault};
 use wafengine::report::{misuse, print, status};
 use wafengine::server::Options;
@@ -106,6 +108,7 @@ fn act(line: Invocation) -> Result<u8, String> {
         }
         Command::Start(start) => print(format!("{}\n", start::ensure(engine_options(&start)?)?))?,
         Command::Serve(options) => team::run(&options)?,
+        Command::Worker { words } => return Err(become_worker(words)),
         Command::Dashboard(options) => dashboard::run(&options)?,
         Command::Completion { script: Some(script) } => print(&script)?,
         Command::Completion { script: None } => return Err(misused(completion::NO_SHELL)),
@@ -132,6 +135,18 @@ fn act(line: Invocation) -> Result<u8, String> {
         }
     }
     Ok(0)
+}
+
+/// What needs the libraries of clusters is a program of its own.
+fn become_worker(words: Vec<OsString>) -> String {
+    let own = std::env::current_exe().and_then(|own| own.canonicalize());
+    let program = own.map(|own| own.with_file_name("wafd-cluster")).unwrap_or_default();
+    let words: Vec<_> = std::iter::once(OsString::from("worker")).chain(words).collect();
+    let error = exec_program(program.as_os_str(), program.as_os_str(), &words);
+    match error.kind() {
+        ErrorKind::NotFound => format!("{} is not there: wafd worker needs it", program.display()),
+        _ => format!("{}: {error}", program.display()),
+    }
 }
 
 fn connect(name: &str) -> Result<Client, String> {
