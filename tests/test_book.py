@@ -24,7 +24,12 @@ from browser_support import wait
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-DONE = [page for page in PAGES if any(isinstance(x, book_pages.Command) for x in book_pages.list_steps(page))]
+OTHERS = ("cluster",)  # pages whose commands need more than these tests have: test_cluster_book.py
+DONE = [
+	page
+	for page in PAGES
+	if page.stem not in OTHERS and any(isinstance(x, book_pages.Command) for x in book_pages.list_steps(page))
+]
 PROGRAMS = (
 	r"(?:sudo |\w+=\S* )*(?:\./waf|waf|wafx|wafd|wafcc|pip|python3?|utils/bench\.py|make|cmake|ninja|export|git|cd)\s"
 )
@@ -86,7 +91,7 @@ class TestConventions:
 	def test_few_are_not_run(self) -> None:
 		"""Few blocks are not run, and each gives the reason."""
 		excused = [block for block in list_blocks() if block.not_run]
-		assert len(excused) <= 14, [x.place for x in excused]
+		assert len(excused) <= 16, [x.place for x in excused]
 		assert all(len(x.not_run.split()) > 3 for x in excused), [(x.place, x.not_run) for x in excused]
 
 	def test_no_command_is_hidden(self) -> None:

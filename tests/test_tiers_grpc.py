@@ -152,7 +152,7 @@ class TestAdmission:
 			number += 1
 			time.sleep(0.1)
 
-	@pytest.mark.parametrize("words", ["an unknown authority has signed its certificate", "it wants a client certificate"])
+	@pytest.mark.parametrize("words", ["an unknown authority has signed its certificate", "name one by cert and key"])
 	def test_wrong_papers_are_named(
 		self, machine: Make, build_cluster: Build, cluster_papers: Papers, words: str
 	) -> None:

@@ -1,7 +1,8 @@
 //! What the engine gets from `wafd-cluster`: connections that come over the control socket, which is the standard input.
 //!
 //! ```text
-//! control socket ─► a connection of kind S ─► visit: the protocol of docs/room.md ─► store ─► results, contents
+//! control socket ─┬► a connection of kind S ─► visit: the protocol of docs/room.md ─► store ─► results, contents
+//!                 └► a connection of kind X ─► executing
 //! ```
 //!
 //! The engine has started this program, and is trusted. The program ends when the control socket closes.
@@ -23,8 +24,10 @@ use std::sync::Arc;
 use rustix::net::{recvmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use tokio::net::UnixStream;
 use wafengine::settings::address::{parse_all, Address};
-use wafengine::tier::cluster::{ADDRESS, STORE};
+use wafengine::tier::cluster::{ADDRESS, EXECUTE, STORE};
 
+use crate::connection::Connection;
+use crate::executing;
 use store::Store;
 
 /// Runs until the engine closes the control socket.
@@ -71,6 +74,10 @@ fn accept_all(runtime: &tokio::runtime::Runtime, address: &Address) -> io::Resul
         let stream = UnixStream::from_std(stream)?;
         match kind {
             STORE => drop(runtime.spawn(visit::serve(stream, store.clone()))),
+            EXECUTE => match Connection::new(address) {
+                Ok(connection) => drop(runtime.spawn(executing::serve(stream, connection, address.clone()))),
+                Err(why) => log::warn!("commands are not run elsewhere: {why}"),
+            },
             kind => log::warn!("a connection of the unknown kind {kind} was asked for"),
         }
     }

@@ -27,6 +27,9 @@ const WINDOW_OF_ALL: u32 = 8 << 20;
 const ALIVE_EVERY: Duration = Duration::from_secs(20);
 const ALIVE_WITHIN: Duration = Duration::from_secs(10);
 
+/// Why something is declined that a caller may not do.
+pub const NOT_PERMITTED: &str = "it does not permit that";
+
 /// What tonic's clients of the API call.
 pub type Channel = InterceptedService<tonic::transport::Channel, Credentials>;
 
@@ -199,10 +202,15 @@ pub fn fault(status: &Status) -> Fault {
     let words = match status.code() {
         Code::DeadlineExceeded => return Fault::Silent("it did not do it in time".to_owned()),
         Code::Unauthenticated => "it does not know the token; name one by token-file".to_owned(),
-        Code::PermissionDenied => return Fault::Declined("it does not permit that".to_owned()),
+        Code::PermissionDenied => return Fault::Declined(NOT_PERMITTED.to_owned()),
         Code::ResourceExhausted => return Fault::Declined("it is full, or the message was too large".to_owned()),
         Code::Unimplemented => "it does not offer that".to_owned(),
-        Code::Unavailable | Code::Unknown if is_of_connection(status) => return of_connection(status),
+        Code::InvalidArgument | Code::NotFound if status.message().contains("nstance") => {
+            "it has no such instance; write grpc://HOST:PORT/INSTANCE".to_owned()
+        }
+        Code::Unavailable | Code::Unknown | Code::Cancelled if is_of_connection(status) => {
+            return of_connection(status)
+        }
         Code::Unavailable => "it is not available".to_owned(),
         code => format!("it failed: {}", code.description()),
     };
@@ -230,6 +238,11 @@ fn of_connection(status: &Status) -> Fault {
         ),
         ("InvalidContentType", "TLS: it speaks no TLS; write grpc://"),
         ("Expired", "TLS: its certificate has expired"),
+        (
+            "close_notify",
+            "TLS: it closed the connection; if it wants a client certificate, name one by cert and key",
+        ),
+        ("connection closed", "it closed the connection"),
     ];
     if ["deadline has elapsed", "timed out"]
         .iter()

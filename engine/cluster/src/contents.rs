@@ -17,7 +17,7 @@ use tonic::Code;
 use wafengine::settings::address::Limits;
 
 use crate::capabilities::{Capabilities, MESSAGE};
-use crate::connection::{within, Channel, Connection, Fault};
+use crate::connection::{within, Channel, Connection, Fault, NOT_PERMITTED};
 use crate::digests::Digest;
 use crate::reapi::content_addressable_storage_client::ContentAddressableStorageClient;
 use crate::reapi::{
@@ -243,7 +243,7 @@ impl Contents {
             match one.status.map_or(Code::Ok, |status| Code::from(status.code)) {
                 Code::Ok => {}
                 Code::ResourceExhausted => return Err(Fault::Declined("it is full".to_owned())),
-                Code::PermissionDenied => return Err(Fault::Declined("it does not permit that".to_owned())),
+                Code::PermissionDenied => return Err(Fault::Declined(NOT_PERMITTED.to_owned())),
                 code => return Err(Fault::Failed(format!("it failed: {}", code.description()))),
             }
         }

@@ -12,7 +12,6 @@ use tokio::net::UnixStream;
 use tokio::sync::Mutex as Turns;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use tonic::Status;
 use wafengine::bytes::digest::Digest as Name;
 use wafengine::bytes::frame::Inbox;
 use wafengine::cache::remote::wrapped::LARGEST_BLOB;
@@ -23,7 +22,7 @@ use wafengine::room::{
 use super::incoming::{Answer, Blob, Incoming};
 use super::known::Place;
 use super::store::{Fetched, Store};
-use crate::connection::{fault, Fault};
+use crate::connection::{Fault, NOT_PERMITTED};
 
 const CHUNK: usize = 64 << 10;
 /// The engine greets at once.
@@ -335,7 +334,7 @@ impl Visit {
 
 /// What the cluster says if a caller may not do something.
 fn not_permitted() -> Fault {
-    fault(&Status::permission_denied(""))
+    Fault::Declined(NOT_PERMITTED.to_owned())
 }
 
 /// The blobs that come along with an entry, if they have not been sent and fit beside it.

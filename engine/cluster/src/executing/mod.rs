@@ -23,6 +23,7 @@ use tokio::task::AbortHandle;
 use wafengine::bytes::frame::Inbox;
 use wafengine::cluster::message::{Execute, Failure, Reply, Request, FRAME_CAP};
 use wafengine::settings::address::{Address, Execution};
+use wafengine::tier::UPLOAD;
 
 use crate::connection::{silent, Connection};
 use crate::contents::Contents;
@@ -47,7 +48,7 @@ type Running = Arc<Mutex<HashMap<u32, AbortHandle>>>;
 
 /// Serves an engine until it closes the connection. Commands that still run then are given up.
 pub async fn serve(stream: UnixStream, connection: Connection, address: Address) -> io::Result<()> {
-    let contents = Contents::new(&connection, address.limits);
+    let contents = Contents::new(&connection, UPLOAD);
     let shared = Arc::new(Shared {
         uploads: Uploads::new(&contents),
         connection,
@@ -175,10 +176,8 @@ mod tests {
 
     async fn start(cluster: &Cluster, address: &Address) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut address = address.clone();
-        address.limits.silence = Duration::from_secs(20);
-        let connection = Connection::new(&address).unwrap();
-        tokio::spawn(serve(theirs, connection, address));
+        let connection = Connection::new(address).unwrap();
+        tokio::spawn(serve(theirs, connection, address.clone()));
         cluster.memory().run = Some(Arc::new(run));
         ours
     }

@@ -393,10 +393,7 @@ mod tests {
         });
         assert!(lab.run().await.is_ok());
         lab.answers(|_, _| Err(Status::failed_precondition("no worker has this property")));
-        assert_eq!(
-            lab.run().await,
-            Err(Problem(Failure::Failed, LOSES.to_owned()))
-        );
+        assert_eq!(lab.run().await, Err(Problem(Failure::Failed, LOSES.to_owned())));
     }
 
     #[tokio::test]
