@@ -191,7 +191,7 @@ impl Server {
             session.is_some_and(|session| self.slots.has_room(&session))
         };
         let oldest = self.away.there.iter().copied().find(has_room);
-        let Some(key) = oldest.filter(|_| !self.away.is_full() && !self.commands.is_asking()) else {
+        let Some(key) = oldest.filter(|_| !self.away.is_full()) else {
             self.away.free_since = None;
             return false;
         };

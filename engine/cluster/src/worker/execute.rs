@@ -303,7 +303,8 @@ fn plan_for_entry(command: &Command, time: Duration) -> Result<Plan, Failed> {
         return Err(Failed::Invalid(why));
     }
     // It is called as its client calls it, since this name is a part of the entry's key.
-    if command.arguments.first().is_none_or(String::is_empty) {
+    let is_none = |program: &String| program.is_empty() || program.starts_with('-');
+    if command.arguments.first().is_none_or(is_none) {
         return Err(Failed::Invalid("it has no program".to_owned()));
     }
     let folder = Path::new("/").join(outputs::plain(&command.working_directory)?);
