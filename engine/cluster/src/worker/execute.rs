@@ -302,12 +302,9 @@ fn plan_for_entry(command: &Command, time: Duration) -> Result<Plan, Failed> {
     if let Some(why) = chamber::refuse(&places) {
         return Err(Failed::Invalid(why));
     }
-    if !command
-        .arguments
-        .first()
-        .is_some_and(|program| program.starts_with('/'))
-    {
-        return Err(Failed::Invalid("its program has no absolute path".to_owned()));
+    // `wafcc` finds a program without a slash by the command's own PATH.
+    if command.arguments.first().is_none_or(String::is_empty) {
+        return Err(Failed::Invalid("it names no program".to_owned()));
     }
     let folder = Path::new("/").join(outputs::plain(&command.working_directory)?);
     let home = Path::new(INSIDE).join("home");
