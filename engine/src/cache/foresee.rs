@@ -37,9 +37,12 @@ const LARGEST_SOURCE: u64 = 64 << 20;
 const MOST_LINKS: usize = 40;
 const MOST_SCANS: usize = 1 << 16;
 
-/// The names in files that were read before.
+/// The names in files that were read before, by device and inode.
 #[derive(Default)]
-pub struct Scans(Mutex<HashMap<(u64, u64), (Status, Arc<[Include]>)>>);
+pub struct Scans(Mutex<HashMap<(u64, u64), Scan>>);
+
+/// A file as it was when it was read, and the names in it.
+type Scan = (Status, Arc<[Include]>);
 
 /// What is sent. All paths are absolute, without links and dots, except those of links themselves.
 #[derive(Debug, Default, PartialEq, Eq)]
