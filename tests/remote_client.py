@@ -43,9 +43,12 @@ class Client:
 		from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2 as messages
 		from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2_grpc as stubs
 
+		from buildgrid._protos.google.bytestream import bytestream_pb2, bytestream_pb2_grpc
+
 		self.channel = grpc.insecure_channel(f"127.0.0.1:{cluster.port}")
 		self.messages = messages
 		self.cas = stubs.ContentAddressableStorageStub(self.channel)
+		self.bytestream, self.streams = bytestream_pb2, bytestream_pb2_grpc.ByteStreamStub(self.channel)
 		self.execution = stubs.ExecutionStub(self.channel)
 		self.threads = concurrent.futures.ThreadPoolExecutor(16)
 
@@ -60,6 +63,10 @@ class Client:
 		assert not any(one.status.code for one in answer.responses), answer
 
 	def read(self, digest: Any) -> bytes:
+		if digest.size_bytes > LARGE:
+			name = f"{INSTANCE}/blobs/{digest.hash}/{digest.size_bytes}"
+			pieces = self.streams.Read(self.bytestream.ReadRequest(resource_name=name), timeout=PATIENCE)
+			return b"".join(piece.data for piece in pieces)
 		request = self.messages.BatchReadBlobsRequest(instance_name=INSTANCE, digests=[digest])
 		(one,) = self.cas.BatchReadBlobs(request, timeout=PATIENCE).responses
 		assert one.status.code == 0, one.status
@@ -162,6 +169,7 @@ class Client:
 		return self.threads.submit(self.run, argv, tree, **options)
 
 
+LARGE = 4 << 20
 OUTPUTS = [f".wafd/{name}" for name in ("key", "entry", "why", "blobs")]
 
 

@@ -7,11 +7,11 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import Callable, List
+from typing import Callable, Iterator, List
 
 import pytest
 from cache_support import PATIENCE
-from cluster_support import Build, Cluster, Worker
+from cluster_support import Build, Cluster, Database, Worker
 from remote_client import OUTPUTS, Client, Link, Program, Refused, mirror
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and users of slots need root")
@@ -19,16 +19,17 @@ REGISTERED = "the cluster knows it"
 Project = Callable[..., pathlib.Path]
 
 
-@pytest.fixture
-def worker(buildgrid: Cluster, engine: str) -> Worker:
-	started = buildgrid.worker(engine, "--slots", "1", "--name", "one")
-	started.until_said(REGISTERED)
-	return started
+@pytest.fixture(scope="module")
+def usual(database: Database, engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+	"""A cluster with one worker, for all tests that leave both as they are."""
+	with Cluster(database, tmp_path_factory.mktemp("usual")).run() as cluster:
+		cluster.worker(engine, "--slots", "1", "--name", "one").until_said(REGISTERED)
+		yield cluster
 
 
 @pytest.fixture
-def client(buildgrid: Cluster, worker: Worker) -> Client:
-	return Client(buildgrid)
+def client(usual: Cluster) -> Client:
+	return Client(usual)
 
 
 def shell(script: str) -> List[str]:
@@ -38,13 +39,13 @@ def shell(script: str) -> List[str]:
 class TestCommands:
 	"""What any client of the API may expect."""
 
-	def test_another_client(self, buildgrid: Cluster, worker: Worker, tmp_path: pathlib.Path) -> None:
+	def test_another_client(self, usual: Cluster, tmp_path: pathlib.Path) -> None:
 		"""BuildGrid's own client gets what a command has made of its files."""
 		(tmp_path / "in").mkdir()
 		(tmp_path / "in" / "a").write_text("some words\n")
 		out = tmp_path / "out"
 		words = ["--output-file", "made/b", "--output-directory", str(out), str(tmp_path / "in")]
-		buildgrid.ask("execute", "command", *words, "--", *shell("tr a-z A-Z <a >made/b"))
+		usual.ask("execute", "command", *words, "--", *shell("tr a-z A-Z <a >made/b"))
 		assert (out / "made" / "b").read_text() == "SOME WORDS\n"
 
 	def test_results(self, client: Client) -> None:
@@ -63,6 +64,7 @@ class TestCommands:
 		"""What does not fit into a message comes as a content."""
 		result = client.run(shell("seq 100000; head -c 9000000 /dev/zero >zeros"), outputs=["zeros"])
 		assert result.stdout.count("\n") == 100000
+		assert result.files["zeros"] == bytes(9000000)
 
 	def test_inputs(self, client: Client) -> None:
 		"""Files, links and empty folders are there, as the client has them, and nothing that was there before."""
@@ -83,7 +85,9 @@ class TestCommands:
 		assert client.run(shell("cat a"), tree).stdout == "text"
 
 	def test_no_program(self, client: Client) -> None:
-		assert client.run(["no-such-program"]).status == 127
+		result = client.run(["no-such-program"])
+		assert result.status == 127 and "no-such-program" in result.stderr
+		assert client.run(["./text"], {"text": b"text"}).status == 126
 
 	def test_lost_inputs(self, client: Client) -> None:
 		"""What the cluster has lost is named by the status."""
@@ -108,12 +112,13 @@ class TestCommands:
 		assert refused.value.code == 4
 		assert client.run(shell("echo on")).stdout == "on\n"
 
-	def test_properties(self, buildgrid: Cluster, client: Client, engine: str) -> None:
+	def test_properties(self, usual: Cluster, client: Client, engine: str) -> None:
 		"""A command goes to a worker that has its properties."""
-		other = buildgrid.worker(engine, "--slots", "1", "--name", "two", "--property", "pool=large")
+		other = usual.worker(engine, "--slots", "1", "--name", "two", "--property", "pool=large")
 		other.until_said(REGISTERED)
 		for _ in range(3):
 			assert client.run(shell("true"), platform={"pool": "large"}).worker == "two"
+		other.stop()
 
 
 class TestIsolation:
@@ -148,11 +153,11 @@ class TestIsolation:
 		result = client.run(shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
 		assert "sleep" not in result.stdout
 
-	def test_secrets(self, build_cluster: Build, engine: str) -> None:
+	def test_secrets(self, build_cluster: Build, engine: str, tmp_path: pathlib.Path) -> None:
 		"""A command that knows where the worker's token is cannot read it."""
 		cluster = build_cluster(has_tokens=True)
 		assert cluster.token_file is not None
-		shared = cluster.folder / "shared"
+		shared = tmp_path / "shared"
 		shared.mkdir()
 		shutil.move(cluster.token_file, shared / "token")
 		cluster.token_file = shared / "token"
@@ -245,6 +250,16 @@ class TestEntries:
 
 class TestLife:
 	"""Workers and servers come and go."""
+
+	@pytest.fixture
+	def worker(self, buildgrid: Cluster, engine: str) -> Worker:
+		started = buildgrid.worker(engine, "--slots", "1", "--name", "one")
+		started.until_said(REGISTERED)
+		return started
+
+	@pytest.fixture
+	def client(self, buildgrid: Cluster, worker: Worker) -> Client:
+		return Client(buildgrid)
 
 	def test_drain(self, client: Client, worker: Worker, buildgrid: Cluster) -> None:
 		"""A worker that is to end finishes its command."""
