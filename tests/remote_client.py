@@ -124,9 +124,7 @@ class Client:
 		return self.digest(blobs[-1])
 
 	def execute(self, action: Any) -> Result:
-		request = self.messages.ExecuteRequest(
-			instance_name=INSTANCE, action_digest=action, skip_cache_lookup=True
-		)
+		request = self.messages.ExecuteRequest(instance_name=INSTANCE, action_digest=action, skip_cache_lookup=True)
 		for operation in self.execution.Execute(request, timeout=2 * PATIENCE):
 			if operation.done:
 				break
@@ -164,7 +162,9 @@ class Client:
 	def run(self, argv: List[str], tree: Optional[Tree] = None, **options: Any) -> Result:
 		return self.execute(self.prepare(argv, tree or {}, **options))
 
-	def begin(self, argv: List[str], tree: Optional[Tree] = None, **options: Any) -> "concurrent.futures.Future[Result]":
+	def begin(
+		self, argv: List[str], tree: Optional[Tree] = None, **options: Any
+	) -> "concurrent.futures.Future[Result]":
 		"""The same, without waiting."""
 		return self.threads.submit(self.run, argv, tree, **options)
 

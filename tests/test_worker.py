@@ -50,7 +50,9 @@ class TestCommands:
 
 	def test_results(self, client: Client) -> None:
 		"""Status, output, messages, files, folders and links come back."""
-		script = "echo out; echo err >&2; mkdir d d/e; echo 1 >d/e/f; ln -s e d/l; ln -s nowhere link; ./p >said; exit 7"
+		script = (
+			"echo out; echo err >&2; mkdir d d/e; echo 1 >d/e/f; ln -s e d/l; ln -s nowhere link; ./p >said; exit 7"
+		)
 		tree = {"p": Program(b"#!/bin/sh\necho program\n")}
 		result = client.run(shell(script), tree, outputs=["d", "link", "said", "missing"])
 		assert (result.status, result.stdout, result.stderr, result.worker) == (7, "out\n", "err\n", "one")
@@ -122,7 +124,9 @@ class TestCommands:
 class TestIsolation:
 	def test_network(self, client: Client) -> None:
 		"""There is no way out, not even to this machine."""
-		result = client.run(shell("cat /proc/net/dev | tail -n +3; cat /proc/net/route | tail -n +2; cat </dev/tcp/127.0.0.1/1"))
+		result = client.run(
+			shell("cat /proc/net/dev | tail -n +3; cat /proc/net/route | tail -n +2; cat </dev/tcp/127.0.0.1/1")
+		)
 		assert re.fullmatch(r"\s*lo:[\s0]*", result.stdout), result
 
 	def test_system(self, client: Client) -> None:
@@ -135,7 +139,9 @@ class TestIsolation:
 	def test_others(self, client: Client, tmp_path: pathlib.Path) -> None:
 		"""Files and processes of others are not there."""
 		(tmp_path / "secret").write_text("secret")
-		result = client.run(shell(f"ls {tmp_path} /root /home /work; ls -d /proc/[0-9]* | wc -l; id -u; cat /etc/shadow"))
+		result = client.run(
+			shell(f"ls {tmp_path} /root /home /work; ls -d /proc/[0-9]* | wc -l; id -u; cat /etc/shadow")
+		)
 		assert "secret" not in result.stdout
 		lines = result.stdout.split()
 		count, user = [line for line in lines if line.isdigit()]
@@ -297,7 +303,9 @@ class TestLife:
 
 def sleepers(time_of: str) -> List[str]:
 	"""Processes on this machine that sleep so long."""
-	found = subprocess.run(["pgrep", "-fx", f"sleep {time_of}"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+	found = subprocess.run(
+		["pgrep", "-fx", f"sleep {time_of}"], capture_output=True, text=True, timeout=PATIENCE, check=False
+	)
 	return found.stdout.split()
 
 
