@@ -239,6 +239,14 @@ class TestEntries:
 		assert result.files[".wafd/why"] == b"it failed with status 1\n"
 		assert "x.h" in result.stderr
 
+	def test_other_places(self, client: Client, sources: pathlib.Path) -> None:
+		"""A slot that has had other places gives the same entries."""
+		first = self.compile(client, sources)
+		other = sources.parent / "other"
+		self.compile(client, sources, WAFD_PLACES=f"{sources}:{other}:/srv/other")
+		assert self.compile(client, sources) == first
+		assert self.compile(client, sources, WAFD_PLACES=str(sources.parent)) == first
+
 	@pytest.mark.parametrize("place", ["/", "/proc/x", "relative", "/run/wafd/home", "/tmp/../etc"])
 	def test_wrong_places(self, client: Client, sources: pathlib.Path, place: str) -> None:
 		with pytest.raises(Refused) as refused:
@@ -372,3 +380,12 @@ def test_mistakes(engine: str, tmp_path: pathlib.Path) -> None:
 	):
 		done = subprocess.run([engine, *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
 		assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, (words, done.stderr)
+
+
+def test_lone_engine(engine: str, tmp_path: pathlib.Path) -> None:
+	"""Where the program for clusters is not installed, one line says so."""
+	lone = shutil.copy2(engine, tmp_path / "wafd")
+	done = subprocess.run(
+		[lone, "worker", "grpc://127.0.0.1:1"], capture_output=True, text=True, timeout=PATIENCE, check=False
+	)
+	assert done.returncode == 1 and "wafd-cluster is not there" in done.stderr and done.stderr.count("\n") == 1

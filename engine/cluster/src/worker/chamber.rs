@@ -17,7 +17,7 @@ use super::keeper::INSIDE;
 use super::order::Setup;
 
 /// What commands may read of this machine, where it is there.
-pub const SYSTEM: [&str; 11] = [
+const SYSTEM: [&str; 11] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
 ];
 /// What is made for each slot. No place can be there, nor around it.
@@ -26,6 +26,11 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Larger than what a slot's own tree of folders takes.
 const ROOT_SIZE: &std::ffi::CStr = c"mode=755,size=16m";
 const SHM_SIZE: &std::ffi::CStr = c"mode=1777,size=1g";
+
+/// What slots show of this machine.
+pub fn shown(shared: &[PathBuf]) -> Vec<PathBuf> {
+    SYSTEM.iter().map(PathBuf::from).chain(shared.iter().cloned()).collect()
+}
 
 /// Why a slot cannot have these places.
 pub fn refuse(places: &[PathBuf]) -> Option<String> {
@@ -89,12 +94,8 @@ fn furnish(setup: &Setup) -> Result<(), String> {
     };
     room.add_own(setup)
         .map_err(|error| failed("bring in the slot's folders", error))?;
-    for path in SYSTEM
-        .iter()
-        .map(Path::new)
-        .chain(setup.shared.iter().map(PathBuf::as_path))
-    {
-        room.show(path)
+    for path in shown(&setup.shared) {
+        room.show(&path)
             .map_err(|error| failed(&format!("show {}", path.display()), error))?;
     }
     for path in &setup.hidden {

@@ -20,7 +20,7 @@ use super::order::{Ended, Order};
 use super::outputs::{self, Taken, Untaken};
 use super::slot::{relative, Slot};
 use super::store::{Store, Wanted};
-use super::tree::{Node, Tree, Trees, Unread};
+use super::tree::{self, Node, Tree, Trees, Unread};
 use crate::connection::Fault;
 use crate::contents::Contents;
 use crate::digests::Digest;
@@ -288,12 +288,8 @@ fn order(argv: Vec<String>, variables: Vec<(String, String)>, folder: PathBuf, t
 /// A command of which the cache's entry is wanted.
 fn plan_for_entry(command: &Command, time: Duration) -> Result<Plan, Failed> {
     let places = variable(command, PLACES).unwrap_or_default().split(':');
-    let mut places: Vec<PathBuf> = places.filter(|place| !place.is_empty()).map(PathBuf::from).collect();
-    places.sort();
-    places.dedup();
-    // A place in another one is a part of it.
-    let all = places.clone();
-    places.retain(|place| !all.iter().any(|other| place != other && place.starts_with(other)));
+    let places: Vec<PathBuf> = places.filter(|place| !place.is_empty()).map(PathBuf::from).collect();
+    let places = tree::topmost(places);
     if let Some(why) = chamber::refuse(&places) {
         return Err(Failed::Invalid(why));
     }
@@ -396,7 +392,8 @@ fn placed(tree: Tree, plan: &Plan, command: &Command) -> Result<Tree, Failed> {
         }
     }
     for folder in folders {
-        add_folder(&mut placed, &folder)?;
+        let added = tree::add_folder(&mut placed, &folder);
+        added.map_err(|path| Failed::Invalid(format!("{path} is a file, and a folder")))?;
     }
     Ok(placed)
 }
@@ -407,20 +404,6 @@ fn join(folder: &str, path: &str) -> String {
         (folder, "") => folder.to_owned(),
         _ => format!("{folder}/{path}"),
     }
-}
-
-/// Adds a folder and those around it.
-fn add_folder(tree: &mut Tree, path: &str) -> Result<(), Failed> {
-    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-    for end in ends.filter(|end| *end > 0) {
-        let node = tree.entry(path[..end].to_owned()).or_insert(Node::Folder);
-        match node {
-            Node::Folder => {}
-            Node::Link { .. } => return Ok(()),
-            Node::File { .. } => return Err(Failed::Invalid(format!("{} is a file, and a folder", &path[..end]))),
-        }
-    }
-    Ok(())
 }
 
 fn digest_of(message: Option<&crate::reapi::Digest>) -> Result<Digest, Failed> {

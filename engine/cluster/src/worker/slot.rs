@@ -17,11 +17,13 @@ use super::keeper::{STDERR, STDOUT, WORD};
 use super::layout::{self, Laid, Manner};
 use super::order::{Ended, Order, Setup};
 use super::store::Pins;
-use super::tree::Tree;
+use super::tree::{self, Tree};
 
 /// How long a keeper may take to make its namespaces, and to end.
 const START_TIME: Duration = Duration::from_secs(60);
 const END_TIME: Duration = Duration::from_secs(30);
+/// How many places a slot has, unless one command needs more.
+const MOST_PLACES: usize = 64;
 /// What a keeper may take beyond the time of its command.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -98,13 +100,22 @@ impl Slot {
         &mut self,
         places: &[PathBuf],
         variables: &[(String, String)],
-        tree: Tree,
+        mut tree: Tree,
         pins: Pins,
         links: bool,
     ) -> Result<(), String> {
+        let places = match &self.keeper {
+            Some(keeper) if keeper.setup.variables == variables => {
+                widened(&keeper.setup.places, places, &chamber::shown(&self.ground.shared))
+            }
+            _ => places.to_vec(),
+        };
+        for place in &places {
+            tree::add_folder(&mut tree, &relative(place)).map_err(|path| format!("{path} is no folder"))?;
+        }
         let setup = Setup {
             folder: self.folder.clone(),
-            places: places.to_vec(),
+            places: places.clone(),
             shared: self.ground.shared.clone(),
             hidden: self.ground.hidden.clone(),
             programs: self.ground.programs.clone(),
@@ -237,6 +248,18 @@ impl Keeper {
     }
 }
 
+/// The places of a slot that has some already. If a command needs none of these, they are empty folders for it, and the slot
+/// need not be made anew. But nothing that this machine shows may be hidden behind them.
+fn widened(old: &[PathBuf], new: &[PathBuf], shown: &[PathBuf]) -> Vec<PathBuf> {
+    let others: Vec<&PathBuf> = old.iter().filter(|place| !new.contains(place)).collect();
+    let touch = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
+    let is_harmless = |other: &&PathBuf| !shown.iter().any(|path| touch(path, other));
+    if others.len() + new.len() > MOST_PLACES || !others.iter().all(is_harmless) {
+        return new.to_vec();
+    }
+    tree::topmost(others.into_iter().chain(new).cloned().collect())
+}
+
 /// The path without its leading slash, as trees have it.
 pub fn relative(path: &Path) -> String {
     let path = path.strip_prefix("/").unwrap_or(path);
@@ -246,4 +269,24 @@ pub fn relative(path: &Path) -> String {
 /// The name in `/tmp` in which this place lies.
 fn first_in_tmp(place: &str) -> Option<&str> {
     place.strip_prefix("tmp/")?.split('/').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_keeps_its_places_if_they_hide_nothing() {
+        let paths = |all: &str| -> Vec<PathBuf> { all.split_whitespace().map(PathBuf::from).collect() };
+        let widen = |old: &str, new: &str| widened(&paths(old), &paths(new), &paths("/usr /opt"));
+        assert_eq!(widen("/home/u /srv/x", "/home/u"), paths("/home/u /srv/x"));
+        assert_eq!(widen("/home/u", "/home/v /srv/x"), paths("/home/u /home/v /srv/x"));
+        assert_eq!(widen("/home/u", "/home/u/p /srv/x"), paths("/home/u /srv/x"));
+        assert_eq!(widen("/home/u/p", "/home/u"), paths("/home/u"));
+        for old in ["/opt/x", "/usr", "/"] {
+            assert_eq!(widen(old, "/home/u"), paths("/home/u"), "{old}");
+        }
+        let many: Vec<String> = (0..MOST_PLACES).map(|number| format!("/p/{number}")).collect();
+        assert_eq!(widen(&many.join(" "), "/home/u"), paths("/home/u"));
+    }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
@@ -181,6 +182,28 @@ fn lay_out(root: &Digest, folders: &HashMap<Digest, Arc<Directory>>) -> Result<T
         }
     }
     Ok(tree)
+}
+
+/// These folders without those that are in another one of them.
+pub fn topmost(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    folders.sort();
+    // What is in a folder comes right after it.
+    folders.dedup_by(|next, last| next.starts_with(last));
+    folders
+}
+
+/// Adds a folder and those around it. The error is the path of a file that is in the way.
+pub fn add_folder(tree: &mut Tree, path: &str) -> Result<(), String> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    for end in ends.filter(|end| *end > 0) {
+        match tree.entry(path[..end].to_owned()).or_insert(Node::Folder) {
+            Node::Folder => {}
+            // It may lead to a folder.
+            Node::Link { .. } => return Ok(()),
+            Node::File { .. } => return Err(path[..end].to_owned()),
+        }
+    }
+    Ok(())
 }
 
 /// The path of a name in a folder. The name must be one that a folder can have.
