@@ -11,6 +11,8 @@ mod incoming;
 mod known;
 mod results;
 mod store;
+#[cfg(test)]
+mod tests;
 mod visit;
 
 use std::env;

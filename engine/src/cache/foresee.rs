@@ -43,7 +43,7 @@ const LARGEST_SOURCE: u64 = 64 << 20;
 const MOST_LINKS: usize = 40;
 const MOST_SCANS: usize = 1 << 16;
 
-/// The names in files that were read before.
+/// The names in files that were read before, by device and inode.
 #[derive(Default)]
 pub struct Scans(Mutex<HashMap<(u64, u64), (Status, Arc<Scan>)>>);
 

@@ -108,7 +108,8 @@ async fn printed(result: &ActionResult, contents: &Contents) -> Result<Bytes, Fa
         return Ok(result.stdout_raw.clone().into());
     }
     match result.stdout_digest.as_ref().and_then(Digest::from_message) {
-        Some(digest) if digest.size > 0 => {
+        // Nothing of ours is larger.
+        Some(digest) if (1..=LARGEST_RESULT as u64).contains(&digest.size) => {
             let read = contents.read(&digest, LARGEST_RESULT as u64).await?;
             Ok(read.unwrap_or_default())
         }

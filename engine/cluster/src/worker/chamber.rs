@@ -87,6 +87,8 @@ fn furnish(setup: &Setup) -> Result<(), String> {
         new,
         places: &setup.places,
     };
+    room.add_own(setup)
+        .map_err(|error| failed("bring in the slot's folders", error))?;
     for path in SYSTEM
         .iter()
         .map(Path::new)
@@ -101,8 +103,6 @@ fn furnish(setup: &Setup) -> Result<(), String> {
     }
     room.add_system()
         .map_err(|error| failed("make /dev and others", error))?;
-    room.add_own(setup)
-        .map_err(|error| failed("bring in the slot's folders", error))?;
     for place in &setup.places {
         let inside = place.strip_prefix("/").unwrap_or(place);
         let source = setup.folder.join("root").join(inside);

@@ -12,6 +12,7 @@ use bazel_remote_apis::google::protobuf::{Any, Timestamp};
 use bazel_remote_apis::google::rpc::Status;
 use prost::Message;
 use tonic::Code;
+use wafengine::cluster::{ENTRY, FOLDER, PLACES, VERSION};
 
 use super::chamber;
 use super::keeper::INSIDE;
@@ -23,13 +24,9 @@ use super::tree::{Node, Tree, Trees, Unread};
 use crate::connection::Fault;
 use crate::contents::Contents;
 use crate::digests::Digest;
+use crate::executing::action::{KEY, WHY};
 use crate::reapi::{Action, ActionResult, Command, ExecutedActionMetadata};
 
-/// What entries are like: the number of their format, and our own version.
-const VERSION: &str = concat!("1 ", env!("CARGO_PKG_VERSION"));
-/// The variables by which an engine of ours asks for an entry, and the folders that hold nothing of the worker's machine.
-const ENTRY: &str = "WAFD_ENTRY";
-const PLACES: &str = "WAFD_PLACES";
 /// What may be told to the engine of a slot. Others could make it speak to other stores.
 const TOLD: [&str; 7] = [
     "WAFCC_BASEDIR",
@@ -40,8 +37,6 @@ const TOLD: [&str; 7] = [
     "WAFCC_PROCESSOR",
     "WAFCC_SHARECHECKOUTS",
 ];
-/// The folder of the entry, in the command's own.
-const OUT: &str = ".wafd";
 /// The largest description of a command.
 const LARGEST_COMMAND: u64 = 64 << 20;
 /// The largest file that a command may write.
@@ -232,7 +227,7 @@ impl Executor {
     /// The result of a command for which there is no entry. It was not run.
     async fn without_entry(&self, why: &str) -> Result<ActionResult, Failed> {
         let mut taken = Taken::default();
-        taken.add_text(&format!("{OUT}/why"), &format!("{why}\n"));
+        taken.add_text(&format!("{FOLDER}/{WHY}"), &format!("{why}\n"));
         taken.upload(&self.contents).await?;
         Ok(taken.result)
     }
@@ -249,11 +244,11 @@ impl Executor {
                     .result
                     .output_files
                     .iter()
-                    .any(|file| file.path == format!("{OUT}/{name}"))
+                    .any(|file| file.path == format!("{FOLDER}/{name}"))
             };
-            if wants_entry && !has("key") && !has("why") {
+            if wants_entry && !has(KEY) && !has(WHY) {
                 taken.add_text(
-                    &format!("{OUT}/why"),
+                    &format!("{FOLDER}/{WHY}"),
                     "the worker's engine did not follow the command\n",
                 );
             }
@@ -320,7 +315,7 @@ fn plan_for_entry(command: &Command, time: Duration) -> Result<Plan, Failed> {
     let ours = [
         ("WAFCC_DIR", told(home.join("store"))),
         ("WAFCC_CONFIGPATH", told(home.join("wafcc.conf"))),
-        ("WAFCC_EXPORT", told(folder.join(OUT))),
+        ("WAFCC_EXPORT", told(folder.join(FOLDER))),
         ("WAFD_RUNTIME_DIR", told(home.join("engine"))),
         ("WAFD_IDLE", IDLE.to_owned()),
     ];

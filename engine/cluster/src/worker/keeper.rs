@@ -147,7 +147,7 @@ fn run(setup: &Setup, order: &Order, stream: &UnixStream) -> Option<Ended> {
     };
     let child = match start(setup, order, &out) {
         Ok(child) => child,
-        Err(why) => return Some(trouble(why)),
+        Err(ended) => return Some(ended),
     };
     let ended = await_end(child, Duration::from_millis(order.milliseconds), stream);
     if order.is_last {
@@ -156,13 +156,14 @@ fn run(setup: &Setup, order: &Order, stream: &UnixStream) -> Option<Ended> {
     ended
 }
 
-fn start(setup: &Setup, order: &Order, out: &Path) -> Result<Child, String> {
+fn start(setup: &Setup, order: &Order, out: &Path) -> Result<Child, Ended> {
     let create = |name: &str| {
         let path = out.join(name);
-        File::create(&path).map_err(|error| format!("create {}: {error}", path.display()))
+        File::create(&path).map_err(|error| trouble(format!("create {}: {error}", path.display())))
     };
     let (stdout, stderr) = (create(STDOUT)?, create(STDERR)?);
-    let program = order.argv.first().ok_or("a command has no name")?;
+    let copy = stderr.try_clone();
+    let program = order.argv.first().ok_or_else(|| trouble("a command has no name"))?;
     let mut command = Command::new(program);
     command
         .args(&order.argv[1..])
@@ -197,9 +198,22 @@ fn start(setup: &Setup, order: &Order, out: &Path) -> Result<Child, String> {
             }
         });
     }
-    command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("{program} or its folder {} is not there", order.folder.display()),
-        _ => format!("start {program}: {error}"),
+    command.spawn().map_err(|error| {
+        // As a shell would tell it.
+        let status = match error.kind() {
+            io::ErrorKind::NotFound => 127,
+            io::ErrorKind::PermissionDenied => 126,
+            _ if error.raw_os_error() == Some(libc::ENOEXEC) => 126,
+            _ => return trouble(format!("start {program}: {error}")),
+        };
+        let told = copy.and_then(|mut stderr| writeln!(stderr, "wafd worker: {program}: {error}"));
+        match told {
+            Ok(()) => Ended {
+                status,
+                ..Ended::default()
+            },
+            Err(error) => trouble(format!("write messages: {error}")),
+        }
     })
 }
 

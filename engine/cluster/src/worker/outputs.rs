@@ -75,33 +75,25 @@ pub fn take(root: &Path, command: &Command, aside: &Path) -> Result<Taken, Untak
 
 /// Reads what the command has printed.
 pub fn take_texts(taken: &mut Taken, stdout: &Path, stderr: &Path) -> Result<(), Untaken> {
-    let read = |path: &Path| -> Result<(Bytes, Option<Digest>, Vec<(Digest, Source)>), Untaken> {
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
-        if size <= INLINE {
-            let mut bytes = Vec::new();
-            file.take(INLINE).read_to_end(&mut bytes)?;
-            return Ok((bytes.into(), None, Vec::new()));
-        }
-        let digest = digest_of(&file)?;
-        Ok((
-            Bytes::new(),
-            Some(digest),
-            vec![(digest, Source::File(path.to_owned()))],
-        ))
-    };
-    let (raw, digest, blobs) = read(stdout)?;
-    taken.result.stdout_raw = raw.into();
-    taken.result.stdout_digest = digest.as_ref().map(Digest::to_message);
-    taken.blobs.extend(blobs);
-    let (raw, digest, blobs) = read(stderr)?;
-    taken.result.stderr_raw = raw.into();
-    taken.result.stderr_digest = digest.as_ref().map(Digest::to_message);
-    taken.blobs.extend(blobs);
+    (taken.result.stdout_raw, taken.result.stdout_digest) = taken.text(stdout)?;
+    (taken.result.stderr_raw, taken.result.stderr_digest) = taken.text(stderr)?;
     Ok(())
 }
 
 impl Taken {
+    /// A short text itself. A long one is uploaded, and is told by its digest.
+    fn text(&mut self, path: &Path) -> Result<(Vec<u8>, Option<crate::reapi::Digest>), Untaken> {
+        let file = File::open(path)?;
+        if file.metadata()?.len() <= INLINE {
+            let mut bytes = Vec::new();
+            file.take(INLINE).read_to_end(&mut bytes)?;
+            return Ok((bytes, None));
+        }
+        let digest = digest_of(&file)?;
+        self.blobs.push((digest, Source::File(path.to_owned())));
+        Ok((Vec::new(), Some(digest.to_message())))
+    }
+
     pub async fn upload(&mut self, contents: &Contents) -> Result<(), Fault> {
         let blobs = std::mem::take(&mut self.blobs);
         contents.write_all(blobs, true).await.map(drop)

@@ -184,7 +184,8 @@ impl Session {
         });
         let session = BotSession {
             bot_id: self.bot.clone(),
-            status: BotStatus::Ok as i32,
+            // Else the answer may wait for work. Whether the cluster takes us is to be known at once.
+            status: BotStatus::Unhealthy as i32,
             worker: Some(Worker {
                 devices: vec![Device {
                     handle: "machine".to_owned(),
@@ -200,7 +201,9 @@ impl Session {
         };
         let mut client = BotsClient::new(self.connection.channel());
         let call = client.create_bot_session(within(request, CALL_TIME));
-        answered(call, CALL_TIME).await
+        let mut session = answered(call, CALL_TIME).await?;
+        session.status = BotStatus::Ok as i32;
+        Ok(session)
     }
 
     /// Tells the server how its leases are. It answers with the leases that there are to be.

@@ -118,6 +118,7 @@ impl Slot {
         let is_new = self.keeper.is_none();
         let (folder, user) = (self.folder.clone(), self.user());
         let names: Vec<String> = places.iter().map(|place| relative(place)).collect();
+        let shared: Vec<String> = self.ground.shared.iter().map(|path| relative(path)).collect();
         let mut laid = std::mem::take(&mut self.laid);
         let work = move || -> io::Result<Laid> {
             if is_new {
@@ -125,8 +126,12 @@ impl Slot {
                 layout::empty(&folder.join("root"), &[])?;
                 laid = Laid::default();
             }
-            // The mounts of places are there.
-            let kept: Vec<&str> = names.iter().filter_map(|name| first_in_tmp(name)).collect();
+            // What is mounted in it stays.
+            let kept: Vec<&str> = names
+                .iter()
+                .chain(&shared)
+                .filter_map(|name| first_in_tmp(name))
+                .collect();
             layout::empty(&folder.join("tmp"), if is_new { &[] } else { &kept })?;
             layout::empty(&folder.join("out"), &[])?;
             let manner = Manner {
