@@ -28,9 +28,20 @@ fn seeds() -> Vec<Vec<u8>> {
     let key = Digest::of(b"key");
     let why = Failure::NoEntry;
     let replies = [
-        Reply::Blob { id: 7, bytes: b"object" },
-        Reply::Entry { id: 7, key, bytes: b"facts" },
-        Reply::Why { id: 7, why, words: b"it failed" },
+        Reply::Blob {
+            id: 7,
+            bytes: b"object",
+        },
+        Reply::Entry {
+            id: 7,
+            key,
+            bytes: b"facts",
+        },
+        Reply::Why {
+            id: 7,
+            why,
+            words: b"it failed",
+        },
     ];
     let requests = requests.iter().map(|request| encoded(|to| request.encode(to)));
     let replies = replies.iter().map(|reply| encoded(|to| reply.encode(to)));
