@@ -23,7 +23,7 @@ CC = COMPILERS[0] if COMPILERS else ""
 LINE = f"{CC} -c x.c -o x.o"
 ADDRESS = "grpc://127.0.0.1:1/none|execute"
 
-LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(9000))
+LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(2000))
 """It takes longer than what is called short."""
 
 PROGRAM = """\
@@ -148,9 +148,7 @@ def count_there(machine: Machine) -> int:
 @needs_root
 class TestRunsThere:
 	@pytest.mark.parametrize("cc", COMPILERS)
-	def test_a_compile_without_a_slot_runs_there(
-		self, machine: Make, engine: str, buildgrid: Cluster, cc: str
-	) -> None:
+	def test_a_compile_without_a_slot_runs_there(self, machine: Make, engine: str, buildgrid: Cluster, cc: str) -> None:
 		"""What it makes and prints is the same, and its second run is a hit of this machine's own store."""
 		buildgrid.worker(engine)
 		here = machine(buildgrid.address + "|execute")
@@ -172,7 +170,9 @@ class TestRunsThere:
 		buildgrid.worker(engine)
 		here = machine(buildgrid.address + "|execute")
 		here.write("f.h", "int there;\n")
-		text = "#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
+		text = (
+			"#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
+		)
 		here.write("x.c", text)
 		with slots_taken(here):
 			said = here.same(f"{CC} -I. -c x.c -o x.o")

@@ -45,10 +45,10 @@ const MOST_SCANS: usize = 1 << 16;
 
 /// The names in files that were read before, by device and inode.
 #[derive(Default)]
-pub struct Scans(Mutex<Scanned>);
+pub struct Scans(Mutex<HashMap<(u64, u64), Scanned>>);
 
-/// By device and number of a file.
-type Scanned = HashMap<(u64, u64), (Status, Arc<Scan>)>;
+/// A file as it was when it was read, and the names in it.
+type Scanned = (Status, Arc<Scan>);
 
 /// What is sent. All paths are absolute, without links and dots, except those of links themselves.
 #[derive(Debug, Default, PartialEq, Eq)]
