@@ -227,7 +227,7 @@ impl Executor for Cluster {
         // One command tries it. If that command is never sent, another one does.
         let now = Instant::now();
         let is_due = state.breaker.next_trial().is_some_and(|at| at <= now);
-        let is_free = state.reserved.is_none_or(|until| until <= now);
+        let is_free = state.reserved.map_or(true, |until| until <= now);
         if is_due && is_free {
             state.reserved = Some(now + RESERVED);
         }
