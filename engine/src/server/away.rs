@@ -142,7 +142,7 @@ impl Server {
     fn send_away(&mut self, executor: &Arc<dyn Executor>) {
         let waiting: Vec<_> = self.slots.all_waiting().take(MOST_SEEN).collect();
         for (session, key) in waiting {
-            if self.away.there.len() >= executor.jobs() {
+            if self.away.there.len() >= executor.jobs() || !executor.may_take() {
                 return;
             }
             let Some(departure) = self.departure(key) else { continue };

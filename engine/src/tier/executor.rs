@@ -177,6 +177,12 @@ impl Cluster {
 }
 
 impl State {
+    fn may_take(&self, now: Instant) -> bool {
+        let is_due = self.breaker.next_trial().is_some_and(|at| at <= now);
+        let is_free = self.reserved.map_or(true, |until| until <= now);
+        self.breaker.is_closed() || is_due && is_free
+    }
+
     /// A command is over: does the cluster work?
     fn judge(&mut self, id: u32, failure: Option<&Unmade>) {
         let is_trial = self.trial.take_if(|trial| *trial == id).is_some();
@@ -219,19 +225,19 @@ impl Executor for Cluster {
         self.jobs
     }
 
+    fn may_take(&self) -> bool {
+        self.state().may_take(Instant::now())
+    }
+
     fn takes(&self) -> bool {
-        let mut state = self.state();
-        if state.breaker.is_closed() {
-            return true;
-        }
-        // One command tries it. If that command is never sent, another one does.
         let now = Instant::now();
-        let is_due = state.breaker.next_trial().is_some_and(|at| at <= now);
-        let is_free = state.reserved.map_or(true, |until| until <= now);
-        if is_due && is_free {
+        let mut state = self.state();
+        let may_take = state.may_take(now);
+        // If the command that is to try it is never sent, another one does.
+        if may_take && !state.breaker.is_closed() {
             state.reserved = Some(now + RESERVED);
         }
-        is_due && is_free
+        may_take
     }
 
     fn execute(&self, mut execute: Execute, again: Again<Result<Made, Unmade>>) -> u32 {
