@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="workers need namespaces, and those need root")
 CC = COMPILERS[0] if COMPILERS else ""
 LINE = f"{CC} -c x.c -o x.o"
-ADDRESS = "grpc://127.0.0.1:1/none|execute"
+ADDRESS = "grpc://127.0.0.1:1/none|execute|pause=600000"
 
 LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(2000))
 """It takes longer than what is called short."""

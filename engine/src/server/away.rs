@@ -142,10 +142,14 @@ impl Server {
     fn send_away(&mut self, executor: &Arc<dyn Executor>) {
         let waiting: Vec<_> = self.slots.all_waiting().take(MOST_SEEN).collect();
         for (session, key) in waiting {
-            if self.away.there.len() >= executor.jobs() || !executor.takes() {
+            if self.away.there.len() >= executor.jobs() || !executor.may_take() {
                 return;
             }
             let Some(departure) = self.departure(key) else { continue };
+            // It is asked last: a command that tries a cluster which was at fault must be sent.
+            if !executor.takes() {
+                return;
+            }
             self.slots.retract(&session, &HashSet::from([key]));
             self.memory.forget(key);
             let errand = Errand::new(executor.clone());

@@ -29,6 +29,8 @@ const FOR_EACH: usize = 4;
 const WRITING: Duration = Duration::from_secs(2);
 /// How often the time of commands is looked at.
 const TICK: Duration = Duration::from_millis(500);
+/// In this time, a command that is to try whether the cluster answers is sent.
+const RESERVED: Duration = Duration::from_secs(5);
 /// How much longer we wait than the program does.
 const LONGER: Duration = Duration::from_secs(30);
 const CHUNK: usize = 256 << 10;
@@ -45,6 +47,8 @@ struct State {
     breaker: Breaker,
     /// The command that tries whether the cluster answers again.
     trial: Option<u32>,
+    /// Until then no other one is to be sent for that.
+    reserved: Option<Instant>,
     waiting: HashMap<u32, Waiting>,
     last: u32,
 }
@@ -89,6 +93,7 @@ impl Cluster {
             state: Mutex::new(State {
                 breaker: Breaker::new(address.limits.pause),
                 trial: None,
+                reserved: None,
                 waiting: HashMap::new(),
                 last: 0,
             }),
@@ -172,6 +177,12 @@ impl Cluster {
 }
 
 impl State {
+    fn may_take(&self, now: Instant) -> bool {
+        let is_due = self.breaker.next_trial().is_some_and(|at| at <= now);
+        let is_free = self.reserved.map_or(true, |until| until <= now);
+        self.breaker.is_closed() || is_due && is_free
+    }
+
     /// A command is over: does the cluster work?
     fn judge(&mut self, id: u32, failure: Option<&Unmade>) {
         let is_trial = self.trial.take_if(|trial| *trial == id).is_some();
@@ -214,11 +225,19 @@ impl Executor for Cluster {
         self.jobs
     }
 
+    fn may_take(&self) -> bool {
+        self.state().may_take(Instant::now())
+    }
+
     fn takes(&self) -> bool {
-        // The thread that asks must not wait. If another one is at work here, it asks again soon.
-        let Ok(state) = self.state.try_lock() else { return false };
-        let is_due = state.breaker.next_trial().is_some_and(|at| at <= Instant::now());
-        state.breaker.is_closed() || is_due
+        let now = Instant::now();
+        let mut state = self.state();
+        let may_take = state.may_take(now);
+        // If the command that is to try it is never sent, another one does.
+        if may_take && !state.breaker.is_closed() {
+            state.reserved = Some(now + RESERVED);
+        }
+        may_take
     }
 
     fn execute(&self, mut execute: Execute, again: Again<Result<Made, Unmade>>) -> u32 {
@@ -380,4 +399,63 @@ fn read(cluster: &Weak<Cluster>, mut stream: UnixStream, connection: u64) {
         calls.into_iter().for_each(|(again, made)| again(made));
     }
     let _ = stream.shutdown(Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::address::parse_all;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn cluster(text: &str) -> Arc<Cluster> {
+        Cluster::new(&parse_all(text).unwrap()[0]).unwrap().unwrap()
+    }
+
+    /// Beside this test is no program `wafd-cluster`.
+    fn fail(cluster: &Cluster) -> Failure {
+        let (told, failures) = channel();
+        let again = move |made: Result<Made, Unmade>| told.send(made.err().map(|unmade| unmade.why)).unwrap();
+        cluster.execute(Execute::default(), Box::new(again));
+        failures.recv_timeout(PATIENCE).unwrap().unwrap()
+    }
+
+    #[test]
+    fn an_address_says_whether_commands_run_there() {
+        let none = Cluster::new(&parse_all("grpc://localhost:1/none").unwrap()[0]).unwrap();
+        assert!(none.is_none());
+        assert_eq!(cluster("grpc://localhost:1/jobs|execute=7").jobs(), 7);
+        assert!(cluster("grpc://localhost:1/default|execute").jobs() >= FOR_EACH);
+    }
+
+    #[test]
+    fn a_cluster_at_fault_is_left_alone_until_one_command_tries_it() {
+        let cluster = cluster("grpc://localhost:1/fault|execute|pause=100");
+        for _ in 0..3 {
+            assert!(cluster.takes());
+            assert_eq!(fail(&cluster), Failure::Failed);
+        }
+        let before = Instant::now();
+        while !cluster.takes() {
+            assert!(before.elapsed() < PATIENCE);
+            thread::yield_now();
+        }
+        assert!(!cluster.takes(), "another command is to try it");
+        assert_eq!(fail(&cluster), Failure::Failed);
+        assert!(!cluster.takes(), "the next pause is longer");
+        assert_eq!(fail(&cluster), Failure::Declined);
+    }
+
+    #[test]
+    fn what_was_cancelled_is_told_nothing() {
+        let cluster = cluster("grpc://localhost:1/cancelled|execute");
+        let (told, failures) = channel();
+        let again = move |made: Result<Made, Unmade>| told.send(made.is_err()).unwrap();
+        // It is cancelled before it is sent, or has failed by then.
+        let id = cluster.execute(Execute::default(), Box::new(again));
+        cluster.cancel(id);
+        cluster.cancel(id);
+        assert!(failures.iter().count() <= 1);
+        assert!(cluster.state().waiting.is_empty());
+    }
 }

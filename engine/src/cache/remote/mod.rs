@@ -92,6 +92,9 @@ pub trait Executor: Send + Sync {
     fn jobs(&self) -> usize;
 
     /// Whether it would take a command now. While it is left alone after a fault, it takes none.
+    fn may_take(&self) -> bool;
+
+    /// The same for a command that will be sent: after a fault, one tries the cluster for all.
     fn takes(&self) -> bool;
 
     /// Returns the number by which the command can be cancelled. `again` is called once, however it ends.
