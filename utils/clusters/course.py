@@ -227,7 +227,7 @@ def laboratory(engine: str, folder: pathlib.Path, workers: int, slots: int, dela
 		hosts.delay(delay)
 		cluster = stack.enter_context(Cluster(database, folder / "cluster", host=hosts.hosts[0]).run())
 		for host in hosts.hosts[1 : 1 + workers]:
-			cluster.worker(engine, "--slots", str(slots), host=host)
+			cluster.worker(engine, "--slots", str(slots), "--name", "host-%d" % host.number, host=host)
 		for worker in cluster.workers:
 			worker.until_said("works for")
 		lab = Lab(engine, folder, hosts, cluster, workers)
