@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::compiler::action::Named;
 use crate::cluster::message::MOST_PARTS;
 use crate::facts::file_view::{status, status_of_name};
-use crate::facts::includes::{self, Include};
+use crate::facts::includes::{self, Scan};
 use crate::facts::status::Status;
 use crate::observe::access::Bytes;
 
@@ -32,6 +32,12 @@ const SHARED: [&[u8]; 4] = [b"/run", b"/tmp", b"/var", b"/var/tmp"];
 /// So many parts of a path name the folder that comes from us alone.
 const PLACE_DEPTH: usize = 3;
 const MOST_FILES: usize = 20_000;
+/// If a source computes a name, so many headers are sent of the folders that are searched, and of those below them.
+const MOST_GUESSED: usize = 2000;
+const GUESSED_DEPTH: usize = 4;
+const HEADERS: [&[u8]; 12] = [
+    b"h", b"H", b"hh", b"hpp", b"hxx", b"h++", b"inc", b"inl", b"ipp", b"tcc", b"def", b"tbl",
+];
 const LARGEST_SOURCE: u64 = 64 << 20;
 /// As the kernel has it.
 const MOST_LINKS: usize = 40;
@@ -39,10 +45,10 @@ const MOST_SCANS: usize = 1 << 16;
 
 /// The names in files that were read before, by device and inode.
 #[derive(Default)]
-pub struct Scans(Mutex<HashMap<(u64, u64), Scan>>);
+pub struct Scans(Mutex<HashMap<(u64, u64), Scanned>>);
 
 /// A file as it was when it was read, and the names in it.
-type Scan = (Status, Arc<[Include]>);
+type Scanned = (Status, Arc<Scan>);
 
 /// What is sent. All paths are absolute, without links and dots, except those of links themselves.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -77,7 +83,7 @@ pub struct Search<'a> {
 }
 
 impl Scans {
-    fn of(&self, path: &[u8], status: &Status) -> Arc<[Include]> {
+    fn of(&self, path: &[u8], status: &Status) -> Arc<Scan> {
         let key = (status.device, status.inode);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, names)) = known.get(&key).filter(|(of, _)| of == status) {
@@ -88,7 +94,7 @@ impl Scans {
             true => fs::read(OsStr::from_bytes(path)).unwrap_or_default(),
             false => Vec::new(),
         };
-        let names: Arc<[Include]> = includes::scan(&text).into();
+        let names = Arc::new(includes::scan(&text));
         known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_SCANS {
             known.clear();
@@ -225,8 +231,32 @@ impl<'a> Search<'a> {
             .iter()
             .for_each(|file| self.add(&joined(folder, file)));
         let mut tried: HashSet<Bytes> = HashSet::new();
-        let mut is_first = true;
-        while let Some(path) = sources.pop() {
+        let (mut is_first, mut is_computed) = (true, false);
+        for include in &named.defined {
+            let own = split(&sources[0]).0.to_vec();
+            sources.extend(
+                searched
+                    .iter()
+                    .chain([&own])
+                    .map(|folder| joined(folder, &include.name)),
+            );
+        }
+        // The source is looked at first, the last of the others.
+        sources.reverse();
+        loop {
+            let Some(path) = sources.pop() else {
+                if !std::mem::take(&mut is_computed) {
+                    break;
+                }
+                let own = split(&joined(folder, &named.source)).0.to_vec();
+                let mut left = MOST_GUESSED;
+                for folder in searched.iter().chain([&own]) {
+                    headers_in(folder, GUESSED_DEPTH, &mut left, &mut sources);
+                }
+                // Each of them may compute names, too, but there are no others.
+                sources.retain(|path| tried.insert(path.clone()));
+                continue;
+            };
             let Some(Found::File(real, status)) = self.find(&path, 0) else {
                 continue;
             };
@@ -238,7 +268,9 @@ impl<'a> Search<'a> {
                 return Err(Unforeseen::TooMuch);
             }
             let own = split(&path).0.to_vec();
-            for include in self.scans.of(&real, &status).iter() {
+            let scan = self.scans.of(&real, &status);
+            is_computed |= scan.is_computed;
+            for include in &scan.includes {
                 let own = include.is_quoted.then_some(&own);
                 for folder in own.into_iter().chain(&searched) {
                     let candidate = joined(folder, &include.name);
@@ -296,6 +328,26 @@ fn places(folders: impl Iterator<Item = Bytes>) -> Result<Vec<Bytes>, Unforeseen
     Ok(topmost)
 }
 
+/// All files below a folder that look like headers.
+fn headers_in(folder: &[u8], depth: usize, left: &mut usize, found: &mut Vec<Bytes>) {
+    let entries = fs::read_dir(OsStr::from_bytes(folder)).into_iter().flatten().flatten();
+    for entry in entries {
+        if *left == 0 {
+            return;
+        }
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let ending = path.extension().map(OsStr::as_bytes).unwrap_or_default();
+        let path = path.as_os_str().as_bytes();
+        if is_folder && depth > 0 {
+            headers_in(path, depth - 1, left, found);
+        } else if !is_folder && HEADERS.contains(&ending) {
+            *left -= 1;
+            found.push(path.to_vec());
+        }
+    }
+}
+
 /// Whether a program is one that a worker has itself.
 pub fn is_program_of_system(real: &FilePath) -> bool {
     is_of_system(real.as_os_str().as_bytes()) && status(real.as_os_str().as_bytes()).is_ok()
@@ -347,6 +399,7 @@ mod tests {
             source: source.into(),
             paths: paths.iter().map(|path| path.as_bytes().to_vec()).collect(),
             response_files: Vec::new(),
+            defined: Vec::new(),
         }
     }
 
@@ -382,8 +435,36 @@ mod tests {
         let expected = ["inc/a.h", "inc/b.h", "inc/deep/c.h", "src/a.c", "src/a.h"];
         assert_eq!(tree.shown(&foreseen.files), expected);
         assert_eq!(tree.shown(&foreseen.folders), ["build", "inc"]);
-        assert_eq!(places.len(), 1, "{places:?}");
-        assert!(tree.bytes("").starts_with(&places[0][..]));
+        let root = tree.0.as_os_str().as_bytes();
+        let is_around = |place: &Bytes| place.starts_with(root) || root.starts_with(place);
+        assert!(!places.is_empty() && places.iter().all(is_around), "{places:?}");
+    }
+
+    #[test]
+    fn a_name_that_is_computed_may_be_each_header() {
+        let tree = Tree::new("computed");
+        tree.write("a.c", "#define NAME(x) <x.h>\n#include NAME(b)\n");
+        tree.write("inc/b.h", "#include NAME(c)\n");
+        tree.write("inc/deep/c.h", "");
+        tree.write("inc/notes.txt", "");
+        let scans = Scans::default();
+        let mut search = Search::new(&scans);
+        search.add_sources(&tree.bytes(""), &named("a.c", &["inc"])).unwrap();
+        let (foreseen, _) = search.finish().unwrap();
+        assert_eq!(tree.shown(&foreseen.files), ["a.c", "inc/b.h", "inc/deep/c.h"]);
+    }
+
+    #[test]
+    fn a_header_that_the_command_line_names_is_sent() {
+        let tree = Tree::new("defined");
+        tree.write("a.c", "#include CONFIG\n");
+        tree.write("inc/config.h", "");
+        let scans = Scans::default();
+        let mut search = Search::new(&scans);
+        let mut named = named("a.c", &["inc"]);
+        named.defined.extend(includes::name(b"<config.h>"));
+        search.add_sources(&tree.bytes(""), &named).unwrap();
+        assert_eq!(tree.shown(&search.finish().unwrap().0.files), ["a.c", "inc/config.h"]);
     }
 
     #[test]

@@ -20,9 +20,18 @@ const LONGEST: usize = 4096;
 /// Files with more are no sources that people write.
 const MOST: usize = 1 << 14;
 
-/// Each name once, in the order of the text.
-pub fn scan(text: &[u8]) -> Vec<Include> {
+/// What a text includes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Each name once, in the order of the text.
+    pub includes: Vec<Include>,
+    /// Another name is made by a macro with arguments, so that it may be any.
+    pub is_computed: bool,
+}
+
+pub fn scan(text: &[u8]) -> Scan {
     let mut found = Vec::new();
+    let mut is_computed = false;
     for line in text.split(|byte| *byte == b'\n') {
         let line = line.trim_ascii_start();
         let Some(directive) = line.strip_prefix(b"#").or_else(|| line.strip_prefix(b"%:")) else {
@@ -37,7 +46,10 @@ pub fn scan(text: &[u8]) -> Vec<Include> {
         let rest = rest.trim_ascii_start();
         match word {
             b"define" => found.extend(defined(rest)),
-            _ if DIRECTIVES.contains(&word) => found.extend(name(rest)),
+            _ if DIRECTIVES.contains(&word) => {
+                found.extend(name(rest));
+                is_computed |= is_call(rest);
+            }
             b"if" | b"elif" => asked(rest, &mut found),
             _ => {}
         }
@@ -47,14 +59,24 @@ pub fn scan(text: &[u8]) -> Vec<Include> {
     }
     let mut seen = rustc_hash::FxHashSet::default();
     found.retain(|include| seen.insert(include.clone()));
-    found
+    Scan {
+        includes: found,
+        is_computed,
+    }
+}
+
+/// Whether a macro is called with arguments.
+fn is_call(text: &[u8]) -> bool {
+    let end = text.iter().position(|byte| !is_of_word(*byte)).unwrap_or(0);
+    end > 0 && text[end..].trim_ascii_start().starts_with(b"(")
 }
 
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn name(text: &[u8]) -> Option<Include> {
+/// The name in quotes of either kind with which a text begins.
+pub fn name(text: &[u8]) -> Option<Include> {
     let (first, rest) = text.split_first()?;
     let (close, is_quoted) = match first {
         b'"' => (b'"', true),
@@ -102,7 +124,7 @@ mod tests {
                 false => format!("<{name}>"),
             }
         };
-        scan(text.as_bytes()).into_iter().map(shown).collect()
+        scan(text.as_bytes()).includes.into_iter().map(shown).collect()
     }
 
     #[test]
@@ -128,6 +150,17 @@ mod tests {
         let text = "#define CONFIG \"config.h\"\n#define F(x) \"x\"\n#define S <s.h>\n#include CONFIG\n\
                     #if defined(A) && __has_include(<q.h>) || __has_include( \"r.h\" )\n";
         assert_eq!(names(text), ["\"config.h\"", "<s.h>", "<q.h>", "\"r.h\""]);
+    }
+
+    #[test]
+    fn a_name_that_a_call_makes_may_be_any() {
+        for (text, is_computed) in [
+            ("#include PATH(a, b.h)\n", true),
+            ("# include NAME ( x )\n", true),
+            ("#include NAME\n#include \"a(b).h\"\n#define F(x) x\n", false),
+        ] {
+            assert_eq!(scan(text.as_bytes()).is_computed, is_computed, "{text}");
+        }
     }
 
     #[test]

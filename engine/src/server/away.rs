@@ -112,18 +112,25 @@ impl Away {
 }
 
 impl Server {
+    /// The cluster to which waiting commands may go. Compiles are held back only if there is one, so this is asked before
+    /// slots are granted: a session that runs nothing gets one at once.
+    pub(super) fn look_for_cluster(&mut self) -> Option<Arc<dyn Executor>> {
+        if self.slots.waiting() == 0 && self.away.there.is_empty() {
+            return None;
+        }
+        let executor = self.cache_threads.opened().and_then(|cache| cache.executor());
+        self.away.is_on = executor.is_some();
+        executor
+    }
+
     /// Sends waiting commands to the cluster, if there is one, or has one of its commands run here, too. Returns whether a
     /// command waits now that did not wait before.
     pub(super) fn use_cluster(&mut self) -> bool {
         let commands = &self.commands;
         self.away.there.retain(|key| commands.is_away(*key));
-        if self.slots.waiting() == 0 && self.away.there.is_empty() {
-            self.away.free_since = None;
+        let Some(executor) = self.look_for_cluster() else {
             return false;
-        }
-        let executor = self.cache_threads.opened().and_then(|cache| cache.executor());
-        self.away.is_on = executor.is_some();
-        let Some(executor) = executor else { return false };
+        };
         if self.slots.waiting() > 0 {
             self.away.free_since = None;
             self.send_away(&executor);
@@ -184,7 +191,7 @@ impl Server {
             session.is_some_and(|session| self.slots.has_room(&session))
         };
         let oldest = self.away.there.iter().copied().find(has_room);
-        let Some(key) = oldest.filter(|_| !self.away.is_full() && !self.commands.is_asking()) else {
+        let Some(key) = oldest.filter(|_| !self.away.is_full()) else {
             self.away.free_since = None;
             return false;
         };

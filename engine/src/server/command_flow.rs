@@ -450,6 +450,7 @@ impl Server {
 
     /// Grants slots while there are free ones and waiting commands.
     pub(super) fn start_commands(&mut self) {
+        self.look_for_cluster();
         loop {
             let granted: Vec<_> = std::iter::from_fn(|| self.grant()).collect();
             let is_alone = granted.len() == 1;

@@ -55,11 +55,6 @@ impl Commands {
         })
     }
 
-    pub fn is_asking(&self) -> bool {
-        let mut states = self.0.values().map(|command| &command.state);
-        states.any(|state| matches!(state, State::Asking(_)))
-    }
-
     // ---- commands on a cluster
 
     /// A compile of which the result would be stored.

@@ -1,14 +1,18 @@
 //! A cluster that runs commands: hands them to `wafd-cluster`, and the results back.
 //!
-//! One connection carries all commands. A thread reads it, and calls the function of each command when its result is there,
-//! when it failed, or when it has taken too long. A cluster that is at fault is left alone for a while (`breaker`).
+//! One connection carries all commands. One thread writes it, and one reads it. The latter calls the function of each command
+//! when its result is there, when it failed, or when it has taken too long. A cluster that is at fault is left alone for a while (`breaker`).
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use super::breaker::Breaker;
 use super::cluster::{patient, Program, EXECUTE};
@@ -32,30 +36,35 @@ const CHUNK: usize = 256 << 10;
 pub struct Cluster {
     name: String,
     jobs: usize,
-    program: Arc<Program>,
-    heartbeat: Heartbeat,
     state: Mutex<State>,
-    /// For the thread that reads.
-    own: Weak<Cluster>,
+    /// What the writing thread is to send. It connects first, which may take a while.
+    requests: Sender<Request>,
 }
 
 struct State {
     breaker: Breaker,
     /// The command that tries whether the cluster answers again.
     trial: Option<u32>,
-    connection: Option<(u64, UnixStream)>,
-    connections: u64,
     waiting: HashMap<u32, Waiting>,
     last: u32,
 }
 
 struct Waiting {
-    /// The number of its connection.
-    connection: u64,
+    /// The number of its connection, once it was sent.
+    connection: Option<u64>,
     again: Again<Result<Made, Unmade>>,
     until: Instant,
     blobs: Vec<Vec<u8>>,
     size: usize,
+}
+
+/// The thread that writes.
+struct Writer {
+    cluster: Weak<Cluster>,
+    program: Arc<Program>,
+    heartbeat: Heartbeat,
+    connection: Option<(u64, UnixStream)>,
+    connections: u64,
 }
 
 /// A function, and what it is to be called with when nothing is locked.
@@ -67,72 +76,55 @@ fn unmade(why: Failure, words: impl Into<String>) -> Unmade {
 }
 
 impl Cluster {
-    /// Starts nothing yet.
+    /// Where the commands of an address run, if it says so. The program is started for the first of them.
     pub fn new(address: &Address) -> Result<Option<Arc<Cluster>>, String> {
         let Some(execution) = &address.execution else {
             return Ok(None);
         };
         let processors = thread::available_parallelism().map_or(1, |count| count.get());
-        let program = Program::of(address)?;
-        Ok(Some(Arc::new_cyclic(|own| Cluster {
+        let (requests, waiting) = channel();
+        let cluster = Arc::new(Cluster {
             name: address.to_string(),
             jobs: execution.jobs.unwrap_or(FOR_EACH * processors),
-            program,
-            heartbeat: Heartbeat::new(patient(address.limits)),
             state: Mutex::new(State {
                 breaker: Breaker::new(address.limits.pause),
                 trial: None,
-                connection: None,
-                connections: 0,
                 waiting: HashMap::new(),
                 last: 0,
             }),
-            own: own.clone(),
-        })))
+            requests,
+        });
+        let mut writer = Writer {
+            cluster: Arc::downgrade(&cluster),
+            program: Program::of(address)?,
+            heartbeat: Heartbeat::new(patient(address.limits)),
+            connection: None,
+            connections: 0,
+        };
+        let write = move || writer.write_all(&waiting);
+        let started = thread::Builder::new().name("executor".to_owned()).spawn(write);
+        started.map_err(|error| format!("{address}: start a thread: {error}"))?;
+        Ok(Some(cluster))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a connection to the program.
-    fn connect(&self, state: &mut State) -> Result<u64, Fault> {
-        if let Some((number, _)) = &state.connection {
-            return Ok(*number);
+    /// A command cannot be sent.
+    fn fail(&self, id: u32, fault: &Fault) {
+        let why = match fault {
+            Fault::Silent(_) => Failure::Silent,
+            Fault::Failed(_) | Fault::Declined(_) => Failure::Failed,
+        };
+        let why = unmade(why, fault.words());
+        let mut state = self.state();
+        state.judge(id, Some(&why));
+        let waiting = state.waiting.remove(&id);
+        drop(state);
+        if let Some(waiting) = waiting {
+            (waiting.again)(Err(why));
         }
-        self.heartbeat.begin();
-        let socket = self.program.connect(EXECUTE, &self.heartbeat);
-        self.heartbeat.rest();
-        let stream = UnixStream::from(socket?);
-        let failed = |error: std::io::Error| Fault::Failed(format!("connect to wafd-cluster: {error}"));
-        stream.set_write_timeout(Some(WRITING)).map_err(failed)?;
-        stream.set_read_timeout(Some(TICK)).map_err(failed)?;
-        let reading = stream.try_clone().map_err(failed)?;
-        state.connections += 1;
-        let number = state.connections;
-        let own = self.own.clone();
-        let read = move || read(&own, reading, number);
-        thread::Builder::new()
-            .name("executor".to_owned())
-            .spawn(read)
-            .map_err(failed)?;
-        state.connection = Some((number, stream));
-        Ok(number)
-    }
-
-    fn write(state: &mut State, request: &Request) -> Result<(), Fault> {
-        let mut bytes = Vec::new();
-        request.encode(&mut bytes);
-        let Some((_, stream)) = &mut state.connection else {
-            return Err(Fault::Failed("wafd-cluster has ended".to_owned()));
-        };
-        let Err(error) = stream.write_all(&bytes) else {
-            return Ok(());
-        };
-        // What it has got of the frame is of no use.
-        let _ = stream.shutdown(std::net::Shutdown::Both);
-        state.connection = None;
-        Err(Fault::Failed(format!("write to wafd-cluster: {error}")))
     }
 
     /// A frame has come.
@@ -163,15 +155,7 @@ impl Cluster {
     fn take_lost(&self, connection: u64, has_ended: bool) -> Vec<Call> {
         let now = Instant::now();
         let mut state = self.state();
-        if has_ended
-            && state
-                .connection
-                .as_ref()
-                .is_some_and(|(number, _)| *number == connection)
-        {
-            state.connection = None;
-        }
-        let is_lost = |waiting: &Waiting| waiting.connection == connection && (has_ended || waiting.until <= now);
+        let is_lost = |waiting: &Waiting| waiting.connection == Some(connection) && (has_ended || waiting.until <= now);
         let waiting = state.waiting.iter().filter(|(_, waiting)| is_lost(waiting));
         let lost: Vec<u32> = waiting.map(|(id, _)| *id).collect();
         let mut calls = Vec::new();
@@ -231,7 +215,8 @@ impl Executor for Cluster {
     }
 
     fn takes(&self) -> bool {
-        let state = self.state();
+        // The thread that asks must not wait. If another one is at work here, it asks again soon.
+        let Ok(state) = self.state.try_lock() else { return false };
         let is_due = state.breaker.next_trial().is_some_and(|at| at <= Instant::now());
         state.breaker.is_closed() || is_due
     }
@@ -241,60 +226,126 @@ impl Executor for Cluster {
         state.last = state.last.checked_add(1).unwrap_or(1);
         let id = state.last;
         execute.id = id;
-        let until = Instant::now() + Duration::from_millis(execute.time) + LONGER;
-        let is_trial = !state.breaker.is_closed();
-        if is_trial && !state.breaker.begin_trial(Instant::now()) {
-            let words = state.breaker.why().unwrap_or_default().to_owned();
-            drop(state);
-            again(Err(unmade(Failure::Declined, format!("it is left alone: {words}"))));
-            return id;
-        }
-        state.trial = if is_trial { Some(id) } else { state.trial };
-        let sent = self.connect(&mut state).and_then(|connection| {
-            Cluster::write(&mut state, &Request::Execute(Box::new(execute)))?;
-            Ok(connection)
-        });
-        match sent {
-            Ok(connection) => {
-                let waiting = Waiting {
-                    connection,
-                    again,
-                    until,
-                    blobs: Vec::new(),
-                    size: 0,
-                };
-                state.waiting.insert(id, waiting);
-            }
-            Err(fault) => {
-                let why = match fault {
-                    Fault::Silent(_) => Failure::Silent,
-                    Fault::Failed(_) | Fault::Declined(_) => Failure::Failed,
-                };
-                let why = unmade(why, fault.words());
-                state.judge(id, Some(&why));
+        if !state.breaker.is_closed() {
+            if !state.breaker.begin_trial(Instant::now()) {
+                let words = state.breaker.why().unwrap_or_default().to_owned();
                 drop(state);
-                again(Err(why));
+                again(Err(unmade(Failure::Declined, format!("it is left alone: {words}"))));
+                return id;
             }
+            state.trial = Some(id);
+        }
+        let waiting = Waiting {
+            connection: None,
+            again,
+            until: Instant::now() + Duration::from_millis(execute.time) + LONGER,
+            blobs: Vec::new(),
+            size: 0,
+        };
+        state.waiting.insert(id, waiting);
+        drop(state);
+        if self.requests.send(Request::Execute(Box::new(execute))).is_err() {
+            self.fail(id, &Fault::Failed("the thread that writes has ended".to_owned()));
         }
         id
     }
 
     fn cancel(&self, id: u32) {
         let mut state = self.state();
-        let Some(waiting) = state.waiting.remove(&id) else {
-            return;
-        };
+        let waiting = state.waiting.remove(&id);
         if state.trial.take_if(|trial| *trial == id).is_some() {
             // It did not answer before the command was done here.
             let words = state.breaker.why().unwrap_or_default().to_owned();
             state.breaker.open(Instant::now(), &words);
         }
-        if let Err(fault) = Cluster::write(&mut state, &Request::Cancel { id }) {
-            log::debug!("{}", fault.words());
-        }
         drop(state);
-        drop(waiting);
+        if waiting.is_some() {
+            // If the thread that writes has ended, nothing is there that could be cancelled.
+            let _ = self.requests.send(Request::Cancel { id });
+        }
     }
+}
+
+impl Writer {
+    /// Until the cluster is not needed.
+    fn write_all(&mut self, requests: &Receiver<Request>) {
+        while let Ok(request) = requests.recv() {
+            let Some(cluster) = self.cluster.upgrade() else { return };
+            match &request {
+                Request::Execute(execute) => {
+                    if let Err(fault) = self.send(&cluster, execute.id, &request) {
+                        cluster.fail(execute.id, &fault);
+                    }
+                }
+                Request::Cancel { .. } if self.connection.is_some() => {
+                    if let Err(fault) = self.write(&request) {
+                        log::debug!("{}", fault.words());
+                    }
+                }
+                Request::Cancel { .. } => {}
+            }
+        }
+    }
+
+    fn send(&mut self, cluster: &Cluster, id: u32, request: &Request) -> Result<(), Fault> {
+        let connection = self.connect()?;
+        match cluster.state().waiting.get_mut(&id) {
+            Some(waiting) => waiting.connection = Some(connection),
+            // It was cancelled meanwhile.
+            None => return Ok(()),
+        }
+        self.write(request)
+    }
+
+    /// The number of a connection to the program. One that has ended is noticed when something is written.
+    fn connect(&mut self) -> Result<u64, Fault> {
+        if let Some((number, stream)) = &self.connection {
+            if is_open(stream) {
+                return Ok(*number);
+            }
+            self.connection = None;
+        }
+        self.heartbeat.begin();
+        let socket = self.program.connect(EXECUTE, &self.heartbeat);
+        self.heartbeat.rest();
+        let stream = UnixStream::from(socket?);
+        let failed = |error: io::Error| Fault::Failed(format!("connect to wafd-cluster: {error}"));
+        stream.set_write_timeout(Some(WRITING)).map_err(failed)?;
+        stream.set_read_timeout(Some(TICK)).map_err(failed)?;
+        let reading = stream.try_clone().map_err(failed)?;
+        self.connections += 1;
+        let (cluster, number) = (self.cluster.clone(), self.connections);
+        let read = move || read(&cluster, reading, number);
+        let started = thread::Builder::new().name("executor".to_owned()).spawn(read);
+        started.map_err(failed)?;
+        self.connection = Some((number, stream));
+        Ok(number)
+    }
+
+    fn write(&mut self, request: &Request) -> Result<(), Fault> {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        let Some((_, stream)) = &mut self.connection else {
+            return Err(Fault::Failed("wafd-cluster has ended".to_owned()));
+        };
+        let Err(error) = stream.write_all(&bytes) else {
+            return Ok(());
+        };
+        // What it has got of the frame is of no use.
+        let _ = stream.shutdown(Shutdown::Both);
+        self.connection = None;
+        Err(Fault::Failed(format!("write to wafd-cluster: {error}")))
+    }
+}
+
+/// Whether the peer has not closed it.
+fn is_open(stream: &UnixStream) -> bool {
+    let mut entry = [PollFd::new(stream, PollFlags::RDHUP)];
+    let polled = poll(&mut entry, Some(&Timespec::default()));
+    polled.is_ok()
+        && !entry[0]
+            .revents()
+            .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Reads until the connection ends, or the cluster is not needed.
@@ -328,5 +379,5 @@ fn read(cluster: &Weak<Cluster>, mut stream: UnixStream, connection: u64) {
         calls.extend(cluster.take_lost(connection, !is_open));
         calls.into_iter().for_each(|(again, made)| again(made));
     }
-    let _ = stream.shutdown(std::net::Shutdown::Both);
+    let _ = stream.shutdown(Shutdown::Both);
 }

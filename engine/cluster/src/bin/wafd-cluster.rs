@@ -2,13 +2,19 @@
 
 use std::process::ExitCode;
 
+use log::LevelFilter;
 use wafcluster::bridge;
 use wafcluster::worker::{self, keeper};
 use wafengine::files::logbook;
 
 fn main() -> ExitCode {
     let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
-    env_logger::Builder::from_env(level).format(logbook::write).init();
+    let mut log = env_logger::Builder::from_env(level);
+    // They tell of each frame.
+    for library in ["h2", "hyper", "hyper_util", "rustls", "tower"] {
+        log.filter_module(library, LevelFilter::Warn);
+    }
+    log.format(logbook::write).init();
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         None => bridge::run(),

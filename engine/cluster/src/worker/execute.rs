@@ -297,9 +297,10 @@ fn plan_for_entry(command: &Command, time: Duration) -> Result<Plan, Failed> {
     if let Some(why) = chamber::refuse(&places) {
         return Err(Failed::Invalid(why));
     }
-    // `wafcc` finds a program without a slash by the command's own PATH.
-    if command.arguments.first().is_none_or(String::is_empty) {
-        return Err(Failed::Invalid("it names no program".to_owned()));
+    // It is called as its client calls it, since this name is a part of the entry's key.
+    let is_none = |program: &String| program.is_empty() || program.starts_with('-');
+    if command.arguments.first().is_none_or(is_none) {
+        return Err(Failed::Invalid("it has no program".to_owned()));
     }
     let folder = Path::new("/").join(outputs::plain(&command.working_directory)?);
     let home = Path::new(INSIDE).join("home");

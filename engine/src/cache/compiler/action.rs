@@ -29,6 +29,7 @@ use crate::cache::story::outcome::asks_number;
 use crate::cache::story::shell::hides_folder;
 use crate::cache::story::{Policy, Statuses};
 use crate::facts::compared_times::word_compares_times;
+use crate::facts::includes::{self, Include};
 use crate::facts::input::Input;
 use crate::facts::path::Path as FactPath;
 use crate::facts::processor;
@@ -351,6 +352,8 @@ pub struct Named {
     /// Files and folders of all kinds: those of `-I`, and of `-include`.
     pub paths: Vec<Bytes>,
     pub response_files: Vec<Bytes>,
+    /// The names of headers that it defines macros to be.
+    pub defined: Vec<Include>,
 }
 
 impl Call<'_> {
@@ -452,11 +455,17 @@ impl Call<'_> {
         let compiler = Compiler::of(self.program, self.real).ok()?;
         let expanded = response::expand(self.argv.iter().skip(1), &|name| self.read(name)).ok()?;
         let line = Line::read(compiler, &expanded.words).ok()?;
+        let values = expanded.words.iter().filter_map(|word| {
+            let equals = word.iter().position(|byte| *byte == b'=')?;
+            includes::name(&word[equals + 1..])
+        });
+        let defined = values.collect();
         let paths = line.words.into_iter().filter(|word| word.kind == Kind::Path);
         Some(Named {
             source: line.source,
             paths: paths.map(|word| word.operand).collect(),
             response_files: expanded.files,
+            defined,
         })
     }
 

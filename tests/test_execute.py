@@ -1,0 +1,311 @@
+"""Compiles that run on a cluster: BuildGrid with a worker of ours, and what becomes of them when something is wrong."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Callable, Iterator, List
+
+import pytest
+from cache_support import COMPILERS, PATIENCE
+from cluster_support import Cluster
+from tier_support import Machine, Make
+
+pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="workers need namespaces, and those need root")
+CC = COMPILERS[0] if COMPILERS else ""
+LINE = f"{CC} -c x.c -o x.o"
+ADDRESS = "grpc://127.0.0.1:1/none|execute"
+
+PROGRAM = """\
+#!{python}
+# Stands for wafd-cluster: it takes commands, and answers in its own way.
+import os, socket, struct, sys, threading
+
+def receive(stream, count):
+	bytes = b""
+	while len(bytes) < count:
+		more = stream.recv(count - len(bytes))
+		if not more:
+			sys.exit()
+		bytes += more
+	return bytes
+
+def serve(stream):
+	while True:
+		length = struct.unpack("<I", receive(stream, 4))[0]
+		frame = receive(stream, length)
+		kind, id = struct.unpack("<BI", frame[:5])
+		if kind == 1:
+			answer(stream, id)
+
+def put(stream, kind, id, body):
+	stream.sendall(struct.pack("<IBI", 5 + len(body), kind, id) + body)
+
+def answer(stream, id):
+	{answer}
+
+control = socket.socket(fileno=0)
+while True:
+	kind, sockets, _, _ = socket.recv_fds(control, 1, 1)
+	if not kind:
+		os._exit(0)
+	stream = socket.socket(fileno=sockets[0])
+	if kind == b"X":
+		threading.Thread(target=serve, args=(stream,), daemon=True).start()
+	else:
+		stream.close()
+"""
+
+
+def until(is_so: Callable[[], object], what: str) -> None:
+	deadline = time.monotonic() + PATIENCE
+	while not is_so():
+		assert time.monotonic() < deadline, f"never: {what}"
+		time.sleep(0.02)
+
+
+def ask_status(machine: Machine) -> dict:
+	done = subprocess.run(
+		[machine.engine, "status", "--json"],
+		env=machine.environ,
+		stdout=subprocess.PIPE,
+		stderr=subprocess.DEVNULL,
+		text=True,
+		timeout=PATIENCE,
+		check=False,
+	)
+	# without an engine there is no status
+	return json.loads(done.stdout or '{"slots": {"running": 0}}')
+
+
+def start(machine: Machine, line: str) -> "subprocess.Popen[bytes]":
+	return subprocess.Popen(
+		[machine.wafcc, *line.split()],
+		cwd=machine.folder,
+		env=machine.environ,
+		stdin=subprocess.DEVNULL,
+		stdout=subprocess.PIPE,
+		stderr=subprocess.STDOUT,
+	)
+
+
+def finish(process: "subprocess.Popen[bytes]") -> None:
+	said, _ = process.communicate(timeout=PATIENCE)
+	assert (process.returncode, said) == (0, b"")
+
+
+@contextlib.contextmanager
+def slots_taken(machine: Machine) -> Iterator[None]:
+	"""Until the end of the block, every slot has a compile that waits for the content of a header."""
+	count = os.cpu_count() or 1
+	headers: List[pathlib.Path] = []
+	processes = []
+	try:
+		for number in range(count):
+			headers.append(machine.folder / f"held{number}.h")
+			os.mkfifo(headers[-1])
+			machine.write(f"held{number}.c", f'#include "held{number}.h"\n')
+			processes.append(start(machine, f"{CC} -c held{number}.c -o held{number}.out"))
+		until(lambda: ask_status(machine)["slots"]["running"] == count, "all slots are taken")
+		yield
+	finally:
+		for header in headers:
+			# a compile that has been ended reads no more
+			threading.Thread(target=header.write_text, args=("int held;\n",), daemon=True).start()
+		for process in processes:
+			process.communicate(timeout=PATIENCE)
+		for header in headers:
+			header.unlink()
+
+
+def count_there(machine: Machine) -> int:
+	cluster = ask_status(machine).get("cluster")
+	return cluster["there"] if cluster else 0
+
+
+@needs_root
+class TestRunsThere:
+	@pytest.mark.parametrize("cc", COMPILERS)
+	def test_a_compile_without_a_slot_runs_there(
+		self, machine: Make, engine: str, buildgrid: Cluster, cc: str
+	) -> None:
+		"""What it makes and prints is the same, and its second run is a hit of this machine's own store."""
+		buildgrid.worker(engine)
+		here = machine(buildgrid.address + "|execute")
+		here.write("inc/f.h", "#define F 7\n")
+		(here.folder / "way").symlink_to("inc")
+		here.write("x.c", '#warning hear this\n#include <stdio.h>\n#include "f.h"\nint f = F;\n')
+		line = f"{cc} -g -Iway -MD -c x.c -o x.o"
+		with slots_taken(here):
+			said = here.same(line)
+		assert f"compiled by grpc://127.0.0.1:{buildgrid.port}/team" in said, said
+		remote = here.remote()
+		assert (remote["executed"], remote["not_executed"]) == (1, {})
+		assert here.same(line).startswith("hit")
+
+	def test_what_was_not_foreseen_is_sent_when_it_was_missed(
+		self, machine: Make, engine: str, buildgrid: Cluster
+	) -> None:
+		"""The name of a header that is only asked for is made by a macro, so that no scan finds it."""
+		buildgrid.worker(engine)
+		here = machine(buildgrid.address + "|execute")
+		here.write("f.h", "int there;\n")
+		text = "#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
+		here.write("x.c", text)
+		with slots_taken(here):
+			said = here.same(f"{CC} -I. -c x.c -o x.o")
+		assert "compiled by" in said, said
+
+	def test_what_fails_there_runs_here(self, machine: Make, engine: str, buildgrid: Cluster) -> None:
+		"""Its messages are those of this machine."""
+		buildgrid.worker(engine)
+		here = machine(buildgrid.address + "|execute")
+		here.write("x.c", "int f(\n")
+		with slots_taken(here):
+			process = start(here, LINE)
+			until(lambda: here.remote()["not_executed"], "a reason")
+		said, _ = process.communicate(timeout=PATIENCE)
+		assert process.returncode == 1
+		assert b"x.c:1" in said
+		remote = here.remote()
+		assert (remote["executed"], remote["not_executed"]) == (0, {"the worker has no entry of it": 1})
+
+	def test_a_header_that_differs_there_is_told(self, machine: Make, engine: str, buildgrid: Cluster) -> None:
+		"""A second edit while the command is there: the result is not used."""
+		buildgrid.worker(engine)
+		here = machine(buildgrid.address + "|execute")
+		here.write("x.c", '#include "f.h"\nint g = F;\n')
+		for number in range(3):
+			here.write("f.h", f"#define F {number}\n")
+			with slots_taken(here):
+				here.same(LINE)
+		assert here.remote()["executed"] == 3
+
+
+class TestRunsHere:
+	@pytest.fixture
+	def impostor(self, machine: Make, engine: str, tmp_path: pathlib.Path) -> Callable[[str], Machine]:
+		"""A machine whose program `wafd-cluster` answers in this way."""
+
+		def make(answer: str) -> Machine:
+			folder = tmp_path / "programs"
+			folder.mkdir()
+			for name in ("wafd", "wafcc"):
+				shutil.copy(pathlib.Path(engine).with_name(name), folder / name)
+			program = folder / "wafd-cluster"
+			program.write_text(PROGRAM.format(python=sys.executable, answer=answer))
+			program.chmod(0o755)
+			found = machine(ADDRESS)
+			found.engine, found.wafcc = str(folder / "wafd"), str(folder / "wafcc")
+			return found
+
+		return make
+
+	@pytest.mark.parametrize(
+		("answer", "why"),
+		[
+			("put(stream, 0x83, id, b'\\x01it is away')", "the cluster did not answer"),
+			("put(stream, 0x83, id, b'\\x02it is broken')", "the cluster failed"),
+			("put(stream, 0x83, id, b'\\x03it is not permitted')", "the cluster declined it"),
+			("put(stream, 0x83, id, b'\\x05f.h changed')", "a file changed while it was sent"),
+			("put(stream, 0x82, id, b'\\0' * 32 + b'no entry')", "the worker takes it for another command"),
+			("stream.sendall(b'\\xff' * 100)", "the cluster failed"),
+			("put(stream, 0x77, id, b'')", "the cluster failed"),
+			("os._exit(1)", "the cluster failed"),
+			("stream.close()", "the cluster failed"),
+		],
+	)
+	def test_a_cluster_at_fault_costs_no_build(self, impostor: Callable[[str], Machine], answer: str, why: str) -> None:
+		"""The command waits for a slot here, and is compiled and stored as ever."""
+		here = impostor(answer)
+		here.write("x.c", "int f;\n")
+		with slots_taken(here):
+			process = start(here, LINE)
+			until(lambda: here.remote()["not_executed"], "a reason")
+		finish(process)
+		assert here.remote()["not_executed"] == {why: 1}
+		assert f"not compiled by grpc://127.0.0.1:1/none: {why}" in here.explain(here.folder / "x.o")
+		here.until_hit(LINE)
+
+	def test_a_cluster_that_never_answers_is_overtaken(self, impostor: Callable[[str], Machine]) -> None:
+		"""As soon as a slot is free here, the command runs here, too, and is done."""
+		here = impostor("pass")
+		here.write("x.c", "int f;\n")
+		with slots_taken(here):
+			process = start(here, LINE)
+			until(lambda: count_there(here) == 1, "the command is there")
+		finish(process)
+		assert here.remote()["not_executed"] == {"it was sooner done here": 1}
+		here.until_hit(LINE)
+
+	def test_a_silent_cluster_is_left_alone(self, impostor: Callable[[str], Machine]) -> None:
+		"""After one time-out, no further command goes there for a while."""
+		here = impostor("put(stream, 0x83, id, b'\\x01it did not answer within 200 ms')")
+		for name in ("x", "y", "z"):
+			here.write(f"{name}.c", f"int {name};\n")
+		with slots_taken(here):
+			first = start(here, LINE)
+			until(lambda: here.remote()["not_executed"], "a reason")
+			others = [start(here, LINE.replace("x", name)) for name in ("y", "z")]
+			until(lambda: ask_status(here)["slots"]["waiting"] == 3, "all wait")
+		for process in (first, *others):
+			finish(process)
+		assert here.remote()["not_executed"] == {"the cluster did not answer": 1}
+
+	def test_a_client_that_is_gone_gets_nothing(self, impostor: Callable[[str], Machine]) -> None:
+		"""A compile that was interrupted while it was on the cluster makes no output, and holds up no other."""
+		here = impostor("pass")
+		here.write("x.c", "int f;\n")
+		with slots_taken(here):
+			process = start(here, LINE)
+			until(lambda: count_there(here) == 1, "the command is there")
+			process.send_signal(signal.SIGTERM)
+			process.communicate(timeout=PATIENCE)
+			until(lambda: count_there(here) == 0, "the command is called off")
+		assert not (here.folder / "x.o").exists()
+		here.until_hit(LINE)
+
+	def test_the_same_command_goes_there_once(self, impostor: Callable[[str], Machine]) -> None:
+		"""A second request for it waits for the first one, wherever that runs."""
+		here = impostor("pass")
+		here.write("x.c", "int f;\n")
+		with slots_taken(here):
+			processes = [start(here, LINE) for _ in range(3)]
+			until(lambda: count_there(here) == 1, "the command is there")
+			assert ask_status(here)["cluster"]["sent"] == 1
+		for process in processes:
+			finish(process)
+		assert here.remote()["not_executed"] == {"it was sooner done here": 1}
+
+	def test_without_the_program_all_runs_here(self, impostor: Callable[[str], Machine]) -> None:
+		here = impostor("pass")
+		pathlib.Path(here.engine).with_name("wafd-cluster").unlink()
+		here.write("x.c", "int f;\n")
+		with slots_taken(here):
+			process = start(here, LINE)
+			until(lambda: here.remote()["not_executed"], "a reason")
+		finish(process)
+		assert "there is no program wafd-cluster beside wafd" in here.explain(here.folder / "x.o")
+
+	def test_a_compile_of_a_compiler_of_ones_own_stays(self, impostor: Callable[[str], Machine]) -> None:
+		"""A worker has the compilers of its system only."""
+		here = impostor("pass")
+		here.write("x.c", "int f;\n")
+		own = here.folder / "bin" / CC
+		own.parent.mkdir()
+		own.symlink_to(str(shutil.which(CC)))
+		own_copy = here.folder / "own" / CC
+		own_copy.parent.mkdir()
+		shutil.copy(str(shutil.which(CC)), own_copy)
+		with slots_taken(here):
+			process = start(here, f"{own_copy} -c x.c -o x.o")
+			until(lambda: here.remote()["not_executed"], "a reason")
+		process.communicate(timeout=PATIENCE)
+		assert here.remote()["not_executed"] == {"its compiler is none of the system": 1}
