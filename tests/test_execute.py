@@ -133,9 +133,7 @@ def count_there(machine: Machine) -> int:
 @needs_root
 class TestRunsThere:
 	@pytest.mark.parametrize("cc", COMPILERS)
-	def test_a_compile_without_a_slot_runs_there(
-		self, machine: Make, engine: str, buildgrid: Cluster, cc: str
-	) -> None:
+	def test_a_compile_without_a_slot_runs_there(self, machine: Make, engine: str, buildgrid: Cluster, cc: str) -> None:
 		"""What it makes and prints is the same, and its second run is a hit of this machine's own store."""
 		buildgrid.worker(engine)
 		here = machine(buildgrid.address + "|execute")
@@ -157,7 +155,9 @@ class TestRunsThere:
 		buildgrid.worker(engine)
 		here = machine(buildgrid.address + "|execute")
 		here.write("f.h", "int there;\n")
-		text = "#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
+		text = (
+			"#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
+		)
 		here.write("x.c", text)
 		with slots_taken(here):
 			said = here.same(f"{CC} -I. -c x.c -o x.o")
