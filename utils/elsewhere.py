@@ -124,9 +124,7 @@ class Campaign(Record):
 	def tell(self) -> None:
 		if self.done:
 			print(show(self.done))
-			print(
-				"  plainly: the seconds of the compiler alone; sent, received and packets are of the client, for each command"
-			)
+			print("  plainly: the compiler alone; sent, received and packets: of the client, for each command")
 		self.print_end()
 
 
