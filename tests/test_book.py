@@ -31,7 +31,8 @@ DONE = [
 	if page.stem not in OTHERS and any(isinstance(x, book_pages.Command) for x in book_pages.list_steps(page))
 ]
 PROGRAMS = (
-	r"(?:sudo |\w+=\S* )*(?:\./waf|waf|wafx|wafd|wafcc|pip|python3?|utils/bench\.py|make|cmake|ninja|export(?= +\w)|git|cd)\s"
+	r"(?:sudo |\w+=\S* )*"
+	r"(?:\./waf|waf|wafx|wafd|wafcc|pip|python3?|utils/bench\.py|make|cmake|ninja|export(?= +\w)|git|cd)\s"
 )
 
 

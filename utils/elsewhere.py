@@ -82,7 +82,7 @@ def write_project(name: str, options: argparse.Namespace, folder: pathlib.Path) 
 
 def show(done: List[Round]) -> str:
 	"""A row for each round."""
-	head = ("project", "round", "commands", "hits", "there", "here", "seconds")
+	head = ("project", "round", "commands", "hits", "there", "here", "seconds", "plainly")
 	head += ("sent", "received", "packets", "different")
 	rows = []
 	for one in done:
@@ -90,7 +90,7 @@ def show(done: List[Round]) -> str:
 		each = ["%.1f kB" % (x / 1e3 / one.commands) for x in one.traffic[:2]]
 		each.append("%.1f" % (one.traffic.packets / one.commands))
 		counts = [str(x) for x in (one.commands, one.hits, one.there, ran)]
-		rows.append([one.project, one.name, *counts, "%.1f" % one.seconds, *each, str(one.wrong)])
+		rows.append([one.project, one.name, *counts, "%.1f" % one.seconds, "%.1f" % one.plainly, *each, str(one.wrong)])
 	return layout(head, rows, 2, sys.stdout.isatty())
 
 
@@ -124,7 +124,7 @@ class Campaign(Record):
 	def tell(self) -> None:
 		if self.done:
 			print(show(self.done))
-			print("  sent, received and packets of the client, for each command")
+			print("  plainly: the compiler alone; sent, received and packets: of the client, for each command")
 		self.print_end()
 
 

@@ -136,16 +136,23 @@ class Project:
 		return {x: hashlib.sha256((self.folder / x).read_bytes()).hexdigest() for x in self.outputs()}
 
 
-def compile_plainly(project: Project) -> Dict[str, str]:
-	"""The right objects, by the compiler alone."""
+class Plain(NamedTuple):
+	"""The digests of the right objects, and the time in which the compiler alone makes them."""
+
+	digests: Dict[str, str]
+	seconds: float
+
+
+def compile_plainly(project: Project) -> Plain:
 	project.remove_outputs()
+	start = time.monotonic()
 
 	def run(command: List[str]) -> None:
 		subprocess.run(command, cwd=project.folder, env=plain_environment(), check=True, timeout=PATIENCE)
 
 	with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
 		list(pool.map(run, project.commands))
-	return project.digests()
+	return Plain(project.digests(), time.monotonic() - start)
 
 
 class Round(NamedTuple):
@@ -158,6 +165,7 @@ class Round(NamedTuple):
 	there: int
 	here: Dict[str, int]
 	seconds: float
+	plainly: float
 	traffic: Traffic
 	wrong: int
 
@@ -165,7 +173,7 @@ class Round(NamedTuple):
 		return {**self._asdict(), "traffic": self.traffic._asdict()}
 
 
-def build(project: Project, name: str, machine: Machine, jobs: int, right: Dict[str, str]) -> Round:
+def build(project: Project, name: str, machine: Machine, jobs: int, right: Plain) -> Round:
 	"""Build all of it on a machine, and compare it with what is right."""
 	project.remove_outputs()
 	before, counted = traffic(machine.host), machine.counts()
@@ -192,8 +200,9 @@ def build(project: Project, name: str, machine: Machine, jobs: int, right: Dict[
 		grown("remote", "executed"),
 		grown("remote", "not_executed"),
 		seconds,
+		right.seconds,
 		traffic(machine.host).since(before),
-		sum(made[x] != right[x] for x in right),
+		sum(made[x] != digest for x, digest in right.digests.items()),
 	)
 
 
@@ -227,7 +236,7 @@ def laboratory(engine: str, folder: pathlib.Path, workers: int, slots: int, dela
 		hosts.delay(delay)
 		cluster = stack.enter_context(Cluster(database, folder / "cluster", host=hosts.hosts[0]).run())
 		for host in hosts.hosts[1 : 1 + workers]:
-			cluster.worker(engine, "--slots", str(slots), host=host)
+			cluster.worker(engine, "--slots", str(slots), "--name", "host-%d" % host.number, host=host)
 		for worker in cluster.workers:
 			worker.until_said("works for")
 		lab = Lab(engine, folder, hosts, cluster, workers)

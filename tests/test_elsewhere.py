@@ -1,0 +1,48 @@
+"""utils/elsewhere.py: builds on a cluster of hosts on this machine."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from benchmark.hosts import missing_hosts
+from clusters.database import Database
+from conftest import ROOT, leave_out
+
+PROGRAM = ROOT / "utils" / "elsewhere.py"
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+def test_a_project(database: Database, engine: str, tmp_path: pathlib.Path) -> None:
+	"""All rounds make the right objects, commands are sent to workers, and the table tells what went over the line."""
+	lack = missing_hosts()
+	if lack:
+		leave_out(lack)
+	options = ["--projects=generated", "--size=2,6,4,1", f"--json={tmp_path}/told.json", f"--work={tmp_path}"]
+	done = subprocess.run(
+		[sys.executable, str(PROGRAM), *options],
+		env={**os.environ, "WAFD": engine},
+		capture_output=True,
+		encoding="utf-8",
+		timeout=380,
+		check=False,
+	)
+	assert done.returncode == 0, done.stdout + done.stderr
+	told = json.loads((tmp_path / "told.json").read_text())["runs"]
+	assert [one["commands"] for one in told] == [12] * 4
+	# on one machine with its workers, the client itself may be the first to have each of them
+	assert sum(one["there"] + one["here"].get("it was sooner done here", 0) for one in told) > 0
+	assert all(one["traffic"]["sent"] > 0 for one in told)
+	assert told[1]["hits"] == 12
+	assert len([line for line in done.stdout.splitlines() if line.strip().startswith("generated ")]) == 4
+
+
+def test_mistakes(tmp_path: pathlib.Path) -> None:
+	"""A project that there is not, and a folder that there is not, are named in one line."""
+	done = subprocess.run(
+		[sys.executable, str(PROGRAM), "--projects=nonsense"], capture_output=True, encoding="utf-8", check=False
+	)
+	assert (done.returncode, done.stderr) == (2, "elsewhere: --projects: no nonsense: there are generated, leveldb\n")
