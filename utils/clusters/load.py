@@ -10,11 +10,10 @@ import time
 from typing import Any, List, NamedTuple, Tuple
 
 import grpc.aio
+from benchmark.mistake import Failed
 from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2 as reapi
 from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2_grpc as services
 from google.protobuf.duration_pb2 import Duration
-
-from benchmark.mistake import Failed
 
 PATIENCE = 120  # seconds for a command beyond its own
 BATCH = 500  # blobs in one upload

@@ -1,7 +1,6 @@
 """How many commands a cluster runs in a second, by the number of its workers, and what each of them costs."""
 
 import asyncio
-import os
 import pathlib
 import statistics
 import time
@@ -117,9 +116,7 @@ class Rig:
 			await keep_busy(client, first, 0.1, count)
 			waiting = await watch()
 			long = 2 * MARGIN + WATCHED + count * 0.05
-			slow = asyncio.ensure_future(
-				keep_busy(client, await client.prepare(2 * count, count, long), long, count)
-			)
+			slow = asyncio.ensure_future(keep_busy(client, await client.prepare(2 * count, count, long), long, count))
 			await asyncio.sleep(MARGIN + count * 0.05)
 			sleeping = await watch()
 			await slow
@@ -149,8 +146,8 @@ def measure(
 		database.remove()
 
 
-HEAD = ("workers", "commands/s", "ideal", "efficiency", "overhead", "90 %", "wait", "server", "PostgreSQL")
-HEAD += ("workers' own", "client")
+HEAD = ["workers", "commands/s", "ideal", "efficiency", "overhead", "90 %", "wait"]
+HEAD += ["server", "PostgreSQL", "workers' own", "client"]
 
 
 def cells(row: Row) -> List[str]:
