@@ -42,7 +42,6 @@ class Client:
 		import grpc  # BuildGrid brings all of them
 		from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2 as messages
 		from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2_grpc as stubs
-
 		from buildgrid._protos.google.bytestream import bytestream_pb2, bytestream_pb2_grpc
 
 		self.channel = grpc.insecure_channel(f"127.0.0.1:{cluster.port}")

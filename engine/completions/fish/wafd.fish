@@ -35,6 +35,7 @@ complete -c wafd -n "__fish_wafd_needs_command" -f -a "status" -d 'tell what it 
 complete -c wafd -n "__fish_wafd_needs_command" -f -a "stop" -d 'end it when its running commands have ended'
 complete -c wafd -n "__fish_wafd_needs_command" -f -a "dashboard" -d 'show what it does, as it happens, in a browser'
 complete -c wafd -n "__fish_wafd_needs_command" -f -a "serve" -d 'keep a cache for a team, which other machines ask over TCP'
+complete -c wafd -n "__fish_wafd_needs_command" -f -a "worker" -d 'run the commands of a cluster on this machine'
 complete -c wafd -n "__fish_wafd_needs_command" -f -a "completion" -d 'print what has a shell complete wafd, wafcc and waf'
 complete -c wafd -n "__fish_wafd_using_subcommand start" -l idle -d 'leave after that long without a client [600, or $WAFD_IDLE]' -r -f
 complete -c wafd -n "__fish_wafd_using_subcommand start" -l tcp -d 'also listen on a port of 127.0.0.1, for clients that show a token'

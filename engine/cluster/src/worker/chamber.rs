@@ -266,7 +266,11 @@ fn read_only(path: &Path, flags: libc::c_int) -> io::Result<()> {
 }
 
 /// Makes the folders of a slot on the worker's disk.
-pub fn folders(folder: &Path, user: Option<u32>) -> io::Result<()> {
+pub fn folders(folder: &Path, user: Option<u32>, is_isolated: bool) -> io::Result<()> {
+    let permit = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    fs::create_dir_all(folder)?;
+    // Other users of the machine have nothing to do there. Without namespaces, the slot's own user must get in.
+    permit(folder, if is_isolated { 0o700 } else { 0o711 })?;
     for (name, mode) in [
         ("root", 0o755),
         ("tmp", 0o1777),
@@ -276,10 +280,36 @@ pub fn folders(folder: &Path, user: Option<u32>) -> io::Result<()> {
     ] {
         let path = folder.join(name);
         fs::create_dir_all(&path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        permit(&path, mode)?;
         if name == "home" {
             std::os::unix::fs::chown(&path, user, user)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_the_system_and_crooked_paths_are_refused() {
+        let of = |path: &str| refuse(&[PathBuf::from("/home/u/p"), PathBuf::from(path)]);
+        for good in ["/home/u/q", "/tmp/p", "/opt/x", "/usr/local/src/p", "/running"] {
+            assert_eq!(of(good), None, "{good}");
+        }
+        for bad in [
+            "",
+            "/",
+            "relative",
+            "/a/../b",
+            "/proc",
+            "/proc/1",
+            "/sys/x",
+            "/dev/shm",
+            "/run/wafd/home",
+        ] {
+            assert!(of(bad).is_some(), "{bad}");
+        }
+    }
 }

@@ -490,3 +490,85 @@ fn missing(digests: &[Digest]) -> Status {
         }],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reapi::command::EnvironmentVariable;
+
+    fn command(places: &str) -> Command {
+        let variables = [
+            (PLACES, places),
+            (ENTRY, VERSION),
+            ("PATH", "/bin"),
+            ("WAFCC_REMOTE", "tcp://elsewhere"),
+            ("WAFCC_COMPARETEXTS", "no"),
+        ];
+        Command {
+            arguments: vec!["gcc".to_owned(), "-c".to_owned()],
+            environment_variables: variables
+                .map(|(name, value)| EnvironmentVariable {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                })
+                .to_vec(),
+            working_directory: "home/u/p/o".to_owned(),
+            ..Command::default()
+        }
+    }
+
+    fn plan(places: &str) -> Result<Plan, Failed> {
+        plan_for_entry(&command(places), Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_slot_takes_only_known_settings_of_others() {
+        let plan = plan("/home/u/p").unwrap();
+        let told = |name: &str| plan.order.variables.iter().filter(|(own, _)| own == name).count();
+        assert_eq!(
+            (
+                told("PATH"),
+                told("WAFCC_COMPARETEXTS"),
+                told("WAFCC_REMOTE"),
+                told(ENTRY)
+            ),
+            (1, 1, 0, 0)
+        );
+        assert_eq!(plan.variables.len(), 1);
+        assert_eq!(plan.order.folder, Path::new("/home/u/p/o"));
+    }
+
+    #[test]
+    fn a_place_in_another_one_is_a_part_of_it() {
+        let several = plan("/home/u/p:/home/u/p/q:/home/u/pq::/home/u/p").unwrap();
+        assert_eq!(several.places, [Path::new("/home/u/p"), Path::new("/home/u/pq")]);
+        assert!(matches!(plan("/home/u/p:/etc/../x"), Err(Failed::Invalid(_))));
+    }
+
+    #[test]
+    fn files_outside_of_the_places_are_refused() {
+        let plan = plan("/home/u/p").unwrap();
+        let file = Node::File {
+            digest: Digest::of(b""),
+            is_program: false,
+        };
+        let with = |path: &str| placed([(path.to_owned(), file.clone())].into(), &plan, &command(""));
+        let tree = with("home/u/p/x").unwrap();
+        assert_eq!((&tree["home/u/p"], &tree["home/u/p/o"]), (&Node::Folder, &Node::Folder));
+        for bad in ["etc/passwd", "home/u/px", "home/u/p", "home/u/p/o"] {
+            assert!(matches!(with(bad), Err(Failed::Invalid(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn missing_contents_are_told_as_the_api_wants_it() {
+        let status = Failed::Missing(vec![Digest::of(b"abc")]).status();
+        assert_eq!(status.code, Code::FailedPrecondition as i32);
+        let failure = PreconditionFailure::decode(&status.details[0].value[..]).unwrap();
+        assert_eq!(failure.violations[0].kind, "MISSING");
+        assert_eq!(
+            failure.violations[0].subject,
+            "blobs/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/3"
+        );
+    }
+}

@@ -244,3 +244,196 @@ pub fn empty(folder: &Path, kept: &[&str]) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::Connection;
+    use crate::contents::Contents;
+    use crate::digests::Digest;
+    use crate::worker::store::Store;
+    use std::fs;
+    use std::os::unix::fs::{symlink, MetadataExt};
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use wafengine::settings::address::{parse_all, Limits};
+
+    /// A store that has these texts, and a folder to lay them out in.
+    struct Ground {
+        folder: PathBuf,
+        store: Arc<Store>,
+        laid: Laid,
+    }
+
+    impl Drop for Ground {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    fn wanted(text: &str) -> Wanted {
+        Wanted {
+            digest: Digest::of(text.as_bytes()),
+            is_program: false,
+        }
+    }
+
+    fn file(text: &str) -> Node {
+        Node::File {
+            digest: wanted(text).digest,
+            is_program: false,
+        }
+    }
+
+    fn tree<const N: usize>(nodes: [(&str, Node); N]) -> Tree {
+        nodes.into_iter().map(|(path, node)| (path.to_owned(), node)).collect()
+    }
+
+    impl Ground {
+        fn new(name: &str, texts: &[&str]) -> Ground {
+            let folder = std::env::temp_dir().join(format!("wafcluster-layout-{name}-{}", std::process::id()));
+            let inputs = folder.join("inputs");
+            for text in texts {
+                let digest = Digest::of(text.as_bytes());
+                let shelf = inputs.join(&digest.name()[..2]);
+                fs::create_dir_all(&shelf).unwrap();
+                fs::write(shelf.join(format!("{}-{}-f", digest.name(), digest.size)), text).unwrap();
+            }
+            fs::create_dir_all(folder.join("root")).unwrap();
+            Ground {
+                store: Store::open(&inputs, u64::MAX).unwrap(),
+                folder,
+                laid: Laid::default(),
+            }
+        }
+
+        fn root(&self) -> PathBuf {
+            self.folder.join("root")
+        }
+
+        /// Lays a tree out. What it needs is in the store, so that no cluster is asked.
+        fn lay_out(&mut self, tree: &Tree, links: bool) -> bool {
+            let files = tree.values().filter_map(|node| match node {
+                Node::File { digest, is_program } => Some(Wanted {
+                    digest: *digest,
+                    is_program: *is_program,
+                }),
+                _ => None,
+            });
+            let files: Vec<Wanted> = files.collect();
+            let store = self.store.clone();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let pins = runtime.block_on(async {
+                let address = parse_all("grpc://127.0.0.1:1").unwrap().remove(0);
+                let contents = Contents::new(&Connection::new(&address).unwrap(), Limits::default());
+                store.bring(&contents, &files).await.unwrap().unwrap()
+            });
+            let manner = Manner {
+                places: &[],
+                user: None,
+                links,
+            };
+            lay_out(&self.root(), tree, &pins, &mut self.laid, &manner).unwrap()
+        }
+
+        fn read(&self, name: &str) -> String {
+            fs::read_to_string(self.root().join(name)).unwrap()
+        }
+    }
+
+    #[test]
+    fn what_is_there_stays_and_all_else_goes() {
+        let mut ground = Ground::new("stays", &["one", "two"]);
+        let first = tree([("d", Node::Folder), ("d/a", file("one")), ("d/b", file("one"))]);
+        assert!(ground.lay_out(&first, false));
+        assert!(!ground.lay_out(&first, false));
+        let inode = |ground: &Ground, name: &str| fs::metadata(ground.root().join(name)).unwrap().ino();
+        let before = inode(&ground, "d/a");
+        fs::create_dir_all(ground.root().join("rest/of/it")).unwrap();
+        fs::write(ground.root().join("d/made"), "x").unwrap();
+        let link = Node::Link { target: "a".to_owned() };
+        let second = tree([
+            ("d", Node::Folder),
+            ("d/a", file("one")),
+            ("d/b", file("two")),
+            ("d/l", link),
+        ]);
+        assert!(ground.lay_out(&second, false));
+        assert_eq!(inode(&ground, "d/a"), before);
+        assert_eq!(
+            (ground.read("d/b"), ground.read("d/l")),
+            ("two".to_owned(), "one".to_owned())
+        );
+        assert!(!ground.root().join("rest").exists() && !ground.root().join("d/made").exists());
+        assert_eq!(
+            fs::metadata(ground.root().join("d/a")).unwrap().mtime(),
+            TIME.as_secs() as i64
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_changed_is_laid_out_anew() {
+        let mut ground = Ground::new("changed", &["one"]);
+        let wanted = tree([("a", file("one"))]);
+        ground.lay_out(&wanted, false);
+        let path = ground.root().join("a");
+        fs::write(&path, "bad").unwrap();
+        let time = SystemTime::UNIX_EPOCH + TIME;
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+        assert!(ground.lay_out(&wanted, false));
+        assert_eq!(ground.read("a"), "one");
+    }
+
+    #[test]
+    fn no_link_of_a_command_leads_out() {
+        let mut ground = Ground::new("links", &["one", "two"]);
+        let outside = ground.folder.join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("a"), "mine").unwrap();
+        ground.lay_out(&tree([("d", Node::Folder), ("d/a", file("one"))]), false);
+        fs::remove_dir_all(ground.root().join("d")).unwrap();
+        symlink(&outside, ground.root().join("d")).unwrap();
+        ground.lay_out(&tree([("d", Node::Folder), ("d/a", file("two"))]), false);
+        assert_eq!(ground.read("d/a"), "two");
+        symlink(&outside, ground.root().join("d/e")).unwrap();
+        ground.lay_out(&tree([("d", Node::Folder)]), false);
+        assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "mine");
+        assert!(fs::read_dir(ground.root().join("d")).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_file_may_become_a_folder_and_a_folder_a_file() {
+        let mut ground = Ground::new("kinds", &["one"]);
+        ground.lay_out(
+            &tree([("x", Node::Folder), ("x/y", file("one")), ("z", file("one"))]),
+            true,
+        );
+        ground.lay_out(&tree([("x", file("one")), ("z", Node::Folder)]), true);
+        assert_eq!(ground.read("x"), "one");
+        assert!(ground.root().join("z").is_dir());
+    }
+
+    #[test]
+    fn a_folder_is_emptied_except_for_some_names() {
+        let ground = Ground::new("empty", &[]);
+        let root = ground.root();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(root.join("kept/b")).unwrap();
+        fs::write(root.join("c"), "").unwrap();
+        empty(&root, &["kept"]).unwrap();
+        let left: Vec<_> = fs::read_dir(&root)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["kept"]);
+        assert!(root.join("kept/b").is_dir());
+    }
+}

@@ -29,7 +29,7 @@ use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use wafengine::report::misuse;
-use wafengine::settings::address::Limits;
+use wafengine::settings::address::{Address, Limits};
 
 use crate::connection::Connection;
 use crate::contents::Contents;
@@ -92,11 +92,7 @@ async fn work(options: Options) -> Result<(), String> {
     let connection = Connection::new(&address)?;
     let ground = Ground {
         shared: options.shared,
-        hidden: [&address.token_file, &address.key]
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect(),
+        hidden: secrets(&address),
         programs: programs()?,
         is_isolated: !options.no_isolation,
         first_user: rustix::process::geteuid().is_root().then_some(FIRST_USER),
@@ -182,6 +178,20 @@ async fn try_slot(ground: &Ground, contents: &Contents, store: &Arc<Store>) -> R
         true => format!("{why}; as root it works, and --no-isolation does without"),
         false => why,
     })
+}
+
+/// The files that commands must not see, by all their names.
+fn secrets(address: &Address) -> Vec<PathBuf> {
+    let named: Vec<PathBuf> = [&address.token_file, &address.key]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    let real = named.iter().filter_map(|path| path.canonicalize().ok());
+    let mut all: Vec<PathBuf> = real.chain(named.iter().cloned()).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 fn usual_folder() -> Option<PathBuf> {

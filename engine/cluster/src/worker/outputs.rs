@@ -303,3 +303,44 @@ pub fn plain(path: &str) -> Result<PathBuf, Untaken> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn paths_lead_nowhere_else() {
+        assert_eq!(plain("a/./b").unwrap(), Path::new("a/b"));
+        assert_eq!(plain("").unwrap(), Path::new(""));
+        for bad in ["/a", "..", "a/../b", "a/..", "a\0b"] {
+            assert!(matches!(plain(bad), Err(Untaken::Invalid(_))), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn outputs_behind_links_are_not_taken() {
+        let folder = std::env::temp_dir().join(format!("wafcluster-outputs-{}", std::process::id()));
+        let (root, aside) = (folder.join("root"), folder.join("aside"));
+        fs::create_dir_all(root.join("w/d/e")).unwrap();
+        fs::create_dir_all(&aside).unwrap();
+        fs::write(folder.join("secret"), "secret").unwrap();
+        symlink(&folder, root.join("w/out")).unwrap();
+        symlink(folder.join("secret"), root.join("w/link")).unwrap();
+        fs::write(root.join("w/d/e/f"), "text").unwrap();
+        let names = ["out/secret", "link", "d", "missing"];
+        let command = Command {
+            working_directory: "w".to_owned(),
+            output_paths: names.map(str::to_owned).to_vec(),
+            ..Command::default()
+        };
+        let taken = take(&root, &command, &aside).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(taken.result.output_files.is_empty());
+        assert_eq!(taken.result.output_symlinks.len(), 1);
+        assert_eq!(taken.result.output_directories[0].path, "d");
+        let digests: Vec<Digest> = taken.blobs.iter().map(|(digest, _)| *digest).collect();
+        assert!(digests.contains(&Digest::of(b"text")) && !digests.contains(&Digest::of(b"secret")));
+    }
+}

@@ -116,13 +116,13 @@ impl Slot {
             self.end().await;
         }
         let is_new = self.keeper.is_none();
-        let (folder, user) = (self.folder.clone(), self.user());
+        let (folder, user, is_isolated) = (self.folder.clone(), self.user(), self.ground.is_isolated);
         let names: Vec<String> = places.iter().map(|place| relative(place)).collect();
         let shared: Vec<String> = self.ground.shared.iter().map(|path| relative(path)).collect();
         let mut laid = std::mem::take(&mut self.laid);
         let work = move || -> io::Result<Laid> {
             if is_new {
-                chamber::folders(&folder, user)?;
+                chamber::folders(&folder, user, is_isolated)?;
                 layout::empty(&folder.join("root"), &[])?;
                 laid = Laid::default();
             }
