@@ -18,7 +18,8 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from benchmark.environment import plain_environment
 from benchmark.mistake import Failed
 from benchmark.servers import LOOPBACK
-from sabotage.processes import describe, kill, list_processes, wait_until_gone
+from benchmark.session import status_of
+from sabotage.processes import describe, kill, list_processes, read, wait_until_gone
 
 from .buildgrid import INSTANCE, Cluster
 from .database import Database
@@ -33,6 +34,8 @@ KEEPALIVE = 5  # seconds without a sign of life after which a worker's command i
 RETURN = 90.0  # seconds in which a cluster must be well again
 ANSWER = 30.0  # seconds for a question to the engine
 LEAVING = 60.0  # seconds for an engine that ends, and uploads what is left
+GONE = 10.0  # seconds in which wafd-cluster ends behind its engine
+SPEAKER = "wafd-cluster"
 PIECE = 1 << 20
 ON_DISK = 'mount -t tmpfs -o "size=$1m" clusterfaults "$2" && shift 2 && exec "$@"'
 
@@ -207,9 +210,20 @@ class Client:
 		remote = self.ask(self.wafcc, "--show-stats", "--json")["remote"]
 		return cluster.get("sent", 0), remote["executed"], remote["not_executed"]
 
+	def speakers(self) -> List[int]:
+		"""The processes of wafd-cluster, which speak for the engine. They do not have its environment."""
+		engines = list_processes(self.runtime)
+		found = []
+		for process in pathlib.Path("/proc").glob("[0-9]*"):
+			status = status_of(int(process.name))
+			if status and status.parent in engines and read(process / "comm") == SPEAKER:
+				found.append(status.pid)
+		return found
+
 	def leave(self) -> List[str]:
 		"""End its engine; what is left of it."""
 		troubles = []
+		speakers = self.speakers()
 		try:
 			argv = [self.wafcc, "--shutdown"]
 			subprocess.run(argv, env=self.environ, capture_output=True, timeout=LEAVING, check=False)
@@ -220,9 +234,19 @@ class Client:
 			troubles += ["processes were left:", *describe(left)]
 			kill(left)
 			wait_until_gone(self.runtime)
+		orphans = await_end(speakers)
+		if orphans:
+			troubles.append("%s was left: %s" % (SPEAKER, orphans))
+			kill(dict.fromkeys(orphans, ""))
 		shutil.rmtree(str(self.runtime), ignore_errors=True)
 		return troubles
 
 
-def processes_of(client: Client) -> Dict[int, str]:
-	return list_processes(client.runtime)
+def await_end(pids: List[int]) -> List[int]:
+	"""Those of the processes that do not end."""
+	deadline = time.monotonic() + GONE
+	while True:
+		left = [one.pid for one in map(status_of, pids) if one and one.state not in "ZX"]
+		if not left or time.monotonic() > deadline:
+			return left
+		time.sleep(0.02)

@@ -86,21 +86,21 @@ class Liar:
 	# ---- lies; each returns whether there was something to lie about
 
 	def digest(self, result: Any) -> bool:
-		"""A digest of which there is no content."""
+		"""a digest of which there is no content"""
 		for file in result.output_files:
 			file.contents = b""
 			file.digest.hash = "%064x" % self.rng.getrandbits(256)
 		return bool(result.output_files)
 
 	def size(self, result: Any) -> bool:
-		"""Sizes that are absurd."""
+		"""sizes that are absurd"""
 		for file in result.output_files:
 			file.contents = b""
 			file.digest.size_bytes = self.rng.choice((0, -1, 1 << 40, (1 << 63) - 1))
 		return bool(result.output_files)
 
 	def blob(self, result: Any) -> bool:
-		"""Outputs of another content."""
+		"""outputs of another content"""
 		changed = False
 		for folder in result.output_directories:
 			tree = self.messages.Tree.FromString(self.read(folder.tree_digest))
@@ -115,13 +115,13 @@ class Liar:
 		node.digest.CopyFrom(self.write(self.flipped(content) if content else b"more"))
 
 	def no_blob(self, result: Any) -> bool:
-		"""An entry without the contents that it names."""
+		"""an entry without the contents that it names"""
 		had = bool(result.output_directories)
 		del result.output_directories[:]
 		return had
 
 	def entry(self, result: Any) -> bool:
-		"""Bytes that are no entry."""
+		"""bytes that are no entry"""
 		file = self.file(result, ENTRY)
 		if not file:
 			return False
@@ -130,7 +130,7 @@ class Liar:
 		return True
 
 	def fact(self, result: Any) -> bool:
-		"""An entry with one bit changed: in a digest, a path, a size."""
+		"""an entry with one bit changed: in a digest, a path, a size"""
 		file = self.file(result, ENTRY)
 		if not file:
 			return False
@@ -138,7 +138,7 @@ class Liar:
 		return True
 
 	def key(self, result: Any) -> bool:
-		"""The right entry under another key."""
+		"""the right entry under another key"""
 		file = self.file(result, KEY)
 		if not file:
 			return False
@@ -146,11 +146,11 @@ class Liar:
 		return True
 
 	def other(self, result: Any) -> bool:
-		"""The whole result of another command."""
+		"""the whole result of another command"""
 		return self.swap(result, False)
 
 	def renamed(self, result: Any) -> bool:
-		"""The result of another command under this one's key."""
+		"""the result of another command under this one's key"""
 		return self.swap(result, True)
 
 	def swap(self, result: Any, keeps_key: bool) -> bool:
@@ -171,7 +171,7 @@ class Liar:
 		return True
 
 	def nothing(self, result: Any) -> bool:
-		"""No outputs at all, and success."""
+		"""no outputs at all, and success"""
 		result.Clear()
 		return True
 

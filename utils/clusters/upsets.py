@@ -3,13 +3,13 @@
 import random
 import signal
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Dict, List
 
-from .ground import KEEPALIVE, Client, Ground, processes_of
+from benchmark.session import send
+
+from .ground import KEEPALIVE, Client, Ground
 from .lies import LIES, Liar
 from .worker import Worker
-
-PROGRAM = "wafd-cluster"
 
 
 class Upset:
@@ -189,15 +189,10 @@ class ProgramKilled(Upset):
 	number = signal.SIGKILL
 
 	def strike(self) -> None:
-		for pid, command in processes_of(self.client).items():
-			if PROGRAM in command:
-				self.notes.append("process %d" % pid)
-				self.send(pid)
-
-	def send(self, pid: int) -> None:
-		from benchmark.session import send
-
-		send(pid, self.number)
+		pids = self.client.speakers()
+		self.notes.append("%d processes" % len(pids))
+		for pid in pids:
+			send(pid, self.number)
 
 
 class ProgramStopped(ProgramKilled):
@@ -206,8 +201,8 @@ class ProgramStopped(ProgramKilled):
 	number = signal.SIGSTOP
 
 	def end(self) -> None:
-		self.number = signal.SIGCONT
-		self.strike()
+		for pid in self.client.speakers():
+			send(pid, signal.SIGCONT)
 
 
 class Lie(Upset):
@@ -225,8 +220,6 @@ class Lie(Upset):
 		self.notes.append("%d lies" % self.liar.told)
 		self.liar.close()
 
-
-Make = Callable[[Ground, Client, random.Random], Upset]
 
 UPSETS: Dict[str, "type[Upset]"] = {
 	"nothing": Nothing,
@@ -249,11 +242,11 @@ UPSETS: Dict[str, "type[Upset]"] = {
 	"program-killed": ProgramKilled,
 	"program-stopped": ProgramStopped,
 	**{
-		"lie-%s" % name: type("Lie", (Lie,), {"lie": name, "__doc__": "a worker lies: %s" % tell.__doc__})
+		"lie-%s" % name: type("Lie", (Lie,), {"lie": name, "__doc__": "a worker lies: %s" % (tell.__doc__ or "")})
 		for name, tell in LIES.items()
 	},
 }
 
 
-def about(kind: Optional["type[Upset]"]) -> str:
-	return (kind.__doc__ or "").strip() if kind else ""
+def about(kind: "type[Upset]") -> str:
+	return (kind.__doc__ or "").strip()
