@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "utils"))
 import clusterfaults
 from clusters import trial, upsets
 from clusters.course import Project, compile_plainly
+from clusters.database import missing
 from clusters.line import Line
 from remote_client import Client, Refused
 
@@ -90,8 +91,8 @@ def test_a_table_sums_up() -> None:
 def test_mistakes_are_one_line(engine: str, tmp_path: pathlib.Path) -> None:
 	done = run_faults(engine, tmp_path, "--list")
 	assert done.returncode == 0 and {line.split()[0] for line in done.stdout.splitlines()} == set(upsets.UPSETS)
-	if clusterfaults.missing():
-		pytest.skip(clusterfaults.missing())
+	if missing():
+		pytest.skip(missing())
 	done = run_faults(engine, tmp_path, "--kinds", "flood")
 	assert done.returncode == 2 and done.stderr == "clusterfaults: no kind flood: --list shows all\n"
 	assert not os.listdir(str(tmp_path))

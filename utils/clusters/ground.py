@@ -119,8 +119,8 @@ class Ground:
 
 	def mend(self) -> None:
 		"""As it was, whatever a trial has done to it."""
-		for one in (self.cluster, *self.workers):
-			self.signal(one.process, signal.SIGCONT)
+		for process in (self.cluster.process, *(worker.process for worker in self.workers)):
+			self.signal(process, signal.SIGCONT)
 		self.front.heal()
 		self.back.heal()
 		for worker in self.workers:
