@@ -10,6 +10,7 @@
 //! as it was there. So what is sent is a guess, and a wrong guess costs a run here.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::cluster::message::{Execute, Failure};
 use crate::cluster::{ENTRY, PLACES, VERSION};
 use crate::facts::fact::{Change, Fact};
 use crate::facts::file_view::FileView;
-use crate::facts::path::{lexically_normal, Place};
+use crate::facts::path::{lexically_normal, Path, Place};
 use crate::facts::world::View;
 use crate::files::checkout;
 use crate::observe::access::Bytes;
@@ -86,6 +87,7 @@ pub enum NotAway {
     NoEntry,
     Changed,
     Key,
+    Source,
     Facts,
     Lacks,
     Refused(Refusal),
@@ -109,6 +111,7 @@ impl NotAway {
             NotAway::NoEntry => "the worker has no entry of it",
             NotAway::Changed => "a file changed while it was sent",
             NotAway::Key => "the worker takes it for another command",
+            NotAway::Source => "what came back does not depend on its source",
             NotAway::Facts => "what it depends on is not the same there",
             NotAway::Lacks => "a part of the result did not come",
             NotAway::Refused(why) => why.name(),
@@ -297,7 +300,7 @@ impl Cache {
             search.add(&path[..above.max(1)]);
         }
         // The worker must find the same checkout: its name is left out of the key.
-        let marks = checkout::marks(FilePath::new(std::ffi::OsStr::from_bytes(folder)));
+        let marks = checkout::marks(FilePath::new(OsStr::from_bytes(folder)));
         marks.iter().for_each(|mark| search.add(mark.as_os_str().as_bytes()));
         let mut variables = away.variables.clone();
         if let Some(entry) = self.store.find(&away.key).first().and_then(|known| self.read(known)) {
@@ -343,6 +346,8 @@ impl Cache {
         };
         let stayed = |why: NotAway, words: String| Returned::Stayed(Stayed::because(why, words));
         match self.judge(question, action, &away.key, &bundle, &mut None) {
+            // Every fact of another command's entry may hold here, too.
+            Judged::Holds(entry, _) if !reads_source(&entry, question, action) => stayed(NotAway::Source, String::new()),
             Judged::Holds(entry, at) => {
                 match self.adopt(&question.declaration(action), &away.key, &entry, at, &bundle) {
                     Ok(()) => {
@@ -436,6 +441,23 @@ fn note_needed(fact: &Fact, place: &Place, mut path: impl FnMut(Bytes), mut vari
         Fact::Twins { twins } => twins.iter().for_each(|twin| path(place.absolute(&twin.path))),
         fact => fact.path().into_iter().for_each(|of| path(place.absolute(of))),
     }
+}
+
+/// Whether an entry depends on the content of the file that the command compiles.
+fn reads_source(entry: &Entry, question: &Question, action: &Action) -> bool {
+    let Some(source) = &action.source else { return false };
+    let place = question.place(&action.knows);
+    let real = |path: &[u8]| FilePath::new(OsStr::from_bytes(path)).canonicalize().ok();
+    let joined = FilePath::new(OsStr::from_bytes(&question.folder)).join(OsStr::from_bytes(source));
+    let Some(wanted) = real(joined.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let is_source = |path: &Path| real(&place.absolute(path)).is_some_and(|found| found == wanted);
+    entry.facts.iter().any(|fact| match fact {
+        Fact::File { path, .. } | Fact::Except { path, .. } => is_source(path),
+        Fact::Twins { twins } => twins.iter().any(|twin| is_source(&twin.path)),
+        _ => false,
+    })
 }
 
 /// The variables that a command gets there.
