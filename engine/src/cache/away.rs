@@ -347,7 +347,9 @@ impl Cache {
         let stayed = |why: NotAway, words: String| Returned::Stayed(Stayed::because(why, words));
         match self.judge(question, action, &away.key, &bundle, &mut None) {
             // Every fact of another command's entry may hold here, too.
-            Judged::Holds(entry, _) if !reads_source(&entry, question, action) => stayed(NotAway::Source, String::new()),
+            Judged::Holds(entry, _) if !reads_source(&entry, question, action) => {
+                stayed(NotAway::Source, String::new())
+            }
             Judged::Holds(entry, at) => {
                 match self.adopt(&question.declaration(action), &away.key, &entry, at, &bundle) {
                     Ok(()) => {
