@@ -48,6 +48,7 @@ fn the_report_is_complete() {
         [
             "brake",
             "cache",
+            "cluster",
             "commands",
             "connections",
             "leaving",
@@ -66,6 +67,7 @@ fn the_report_is_complete() {
         ]
     );
     assert!(report["cache"].is_null());
+    assert!(report["cluster"].is_null());
     assert_eq!(report["version"], ENGINE);
     assert_eq!(report["protocol"], 1);
     assert_eq!(report["pid"], peer.pid);
