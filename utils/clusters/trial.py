@@ -113,7 +113,7 @@ class Trial:
 		project, ground = self.sources.project, self.ground
 		moment, later = self.rng.random() * 0.8, self.rng.random() * 0.3
 		self.sources.draw(self.rng)
-		right = compile_plainly(project)
+		right = compile_plainly(project).digests
 		project.remove_outputs()
 		place = ground.folder / ("client-%d" % self.number)
 		client = Client(ground, place)
