@@ -62,7 +62,7 @@ impl Cache {
             return Err("its outputs are too large to be given to another machine".to_owned());
         }
         let bytes = entry.encode();
-        // Nobody vouches for what another machine has made.
+        // This machine does not vouch for what another machine has made.
         let signer = self.signer().filter(|_| matches!(origin, Origin::Own));
         match signer {
             None => Ok((bytes, entry)),

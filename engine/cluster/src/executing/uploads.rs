@@ -67,7 +67,7 @@ impl Uploads {
         }
     }
 
-    /// Those that nobody brings yet, and whether others are brought by somebody.
+    /// Those that no other call brings yet, and whether other calls bring some of them.
     fn claim(&self, blobs: &[(Digest, Source)]) -> (Claim<'_>, bool) {
         let mut digests = Vec::new();
         let mut is_waiting = false;
