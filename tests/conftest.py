@@ -33,6 +33,7 @@ pytest_plugins = [  # fixtures of some tests only
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "utils"))
 
+from ready_python import ReadyPython  # noqa: E402
 from sabotage.processes import list_processes, wait_until_gone  # noqa: E402
 
 THOROUGH = (
@@ -169,8 +170,26 @@ def project(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 	return write
 
 
+@pytest.fixture(scope="session")
+def ready_python() -> Iterator[ReadyPython]:
+	"""The process in whose forks the fixture `waf` runs Waf."""
+	ready = ReadyPython()
+	yield ready
+	ready.end()
+
+
 @pytest.fixture
-def waf(runtime: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., "Completed[str]"]:
+def own_process(ready_python: ReadyPython) -> Iterator[None]:
+	"""In this test, each Waf is a process that the test itself has started, and inherits from it."""
+	ready_python.is_allowed = False
+	yield
+	ready_python.is_allowed = True
+
+
+@pytest.fixture
+def waf(
+	runtime: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, ready_python: ReadyPython
+) -> Callable[..., "Completed[str]"]:
 	"""A function that runs the `waf` command in a folder; `tools` are loaded before the project's own options."""
 
 	def run(
@@ -187,9 +206,9 @@ def waf(runtime: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 		script.write_text(LAUNCH + (LOAD_FIRST % tools if tools else "") + "launcher.main()\n")
 		changes = dict(env or {}, **({"WAFDIR": str(wafdir)} if wafdir else {}))
 		environ = {k: v for k, v in {**os.environ, **changes}.items() if v is not None}
-		command: List[str] = [interpreter or sys.executable, str(script), *args]
-		done = subprocess.run(
-			command,
+		done = None if interpreter else ready_python.run([str(script), *args], folder, environ, timeout)
+		done = done or subprocess.run(
+			[interpreter or sys.executable, str(script), *args],
 			cwd=folder,
 			env=environ,
 			stdin=subprocess.DEVNULL,

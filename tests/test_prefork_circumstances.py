@@ -15,6 +15,8 @@ from waflib import Utils
 
 from waflib_extras import prefork
 
+pytestmark = pytest.mark.usefixtures("own_process")
+
 DESCRIBE = """
 umask; ulimit -a; nice; cat /proc/self/oom_score_adj /proc/self/cgroup /proc/self/coredump_filter
 ls /proc/self/fd; chrt -p $$ | sed s/$$//
