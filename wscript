@@ -460,7 +460,8 @@ class Check:
 		return self.prepare_environment(python, self.list_test_packages(), installer=self.prepare_cpython())
 
 	def list_test_packages(self):
-		return [self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", "pytest-xdist"]
+		# tests keep compiled modules in a folder of their own
+		return ["--no-compile", self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", "pytest-xdist"]
 
 	def list_book_packages(self):
 		with open(os.path.join(self.root, "docs", "requirements.txt"), encoding="utf-8") as file:
