@@ -8,6 +8,7 @@ script sees what it sees in a process of its own, except for what /proc says of 
 As a program, this file is the process that forks.
 """
 
+import contextlib
 import gc
 import importlib
 import os
@@ -61,11 +62,16 @@ class ReadyPython:
 		if not self.is_allowed or not self.lock.acquire(blocking=False):
 			return None
 		try:
+			if self.process and self.process.poll() is not None:
+				self.end()  # a test has ended all processes that its own has started
 			if not self.channel:
 				self.begin(environ)
 			if select(environ) != self.environ:
 				return None
 			return fork(self.channel, Job(argv, os.fspath(cwd), environ), timeout)
+		except BaseException:
+			self.end()  # it may still have something to say of this script
+			raise
 		finally:
 			self.lock.release()
 
@@ -77,13 +83,14 @@ class ReadyPython:
 		self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAXIMUM)
 		with theirs:
 			command = [sys.executable, __file__, str(theirs.fileno())]
-			quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-			self.process = subprocess.Popen(command, env=neutral, pass_fds=[theirs.fileno()], **quiet)
+			apart = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
+			self.process = subprocess.Popen(command, env=neutral, pass_fds=[theirs.fileno()], **apart)
 
 	def end(self) -> None:
 		"""End the process that forks, if there is one."""
 		if self.channel and self.process:
 			self.channel.close()
+			self.channel = None
 			self.process.wait(60)
 
 
@@ -101,12 +108,14 @@ def fork(channel: socket.socket, job: Job, timeout: float) -> "subprocess.Comple
 		for _, theirs in pipes:
 			os.close(theirs)
 	pid = int(channel.recv(MAXIMUM))
-	texts = read_all([ours for ours, _ in pipes], time.monotonic() + timeout)
-	if texts is None:
+	try:
+		texts = read_all([ours for ours, _ in pipes], time.monotonic() + timeout)
+		if texts is None:
+			raise subprocess.TimeoutExpired(job.argv, timeout)
+	except BaseException:
 		os.kill(pid, signal.SIGKILL)
+		raise
 	status = int(channel.recv(MAXIMUM))
-	if texts is None:
-		raise subprocess.TimeoutExpired(job.argv, timeout)
 	return subprocess.CompletedProcess(job.argv, status, *texts)
 
 
@@ -191,9 +200,10 @@ def serve(channel: socket.socket) -> Optional[Job]:
 			return Job(*pickle.loads(message))
 		for fd in fds:
 			os.close(fd)
-		channel.send(b"%d" % pid)
-		_, status = os.waitpid(pid, 0)
-		channel.send(b"%d" % (os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)))
+		with contextlib.suppress(OSError):  # a test that was interrupted does not wait for it
+			channel.send(b"%d" % pid)
+			_, status = os.waitpid(pid, 0)
+			channel.send(b"%d" % (os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)))
 
 
 def become(job: Job) -> None:
