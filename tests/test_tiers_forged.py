@@ -290,15 +290,20 @@ def archive(at: Machine, *options: str, name: str = "libx.a", status: int = 0) -
 	return at.explain(at.folder / name)
 
 
-@redis_alone
-def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: Shop) -> None:
-	"""With exactly the declared outputs it is a hit, with others not; the local store serves it in any case."""
+def share_archive(machine: Make, shop: Shop) -> None:
+	"""Let a machine store a valid archive there."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
 	while not archive(first).startswith("hit"):
 		pass
 	first.until_uploaded()
+
+
+@redis_alone
+def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: Shop) -> None:
+	"""With exactly the declared outputs it is a hit, with others not; the local store serves it in any case."""
+	share_archive(machine, shop)
 	second = machine(shop.read_only)
 	for options in (["--output=libx.a"], ["--output", str(second.folder / "libx.a")], ["--output=./libx.a"]):
 		assert archive(machine(shop.read_only), *options).startswith("hit"), options
@@ -320,12 +325,7 @@ def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: S
 @redis_alone
 def test_what_was_taken_for_declared_outputs_is_not_used_without(machine: Make, shop: Shop) -> None:
 	"""An entry that came with a declaration is still one of others in the local store."""
-	first = machine(shop.address)
-	first.write("x.c", "int f;\n")
-	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
-	while not archive(first).startswith("hit"):
-		pass
-	first.until_uploaded()
+	share_archive(machine, shop)
 	second = machine(shop.read_only)
 	assert archive(second, "--output=libx.a").startswith("hit")
 	assert archive(second, "--output=libx.a").startswith("hit")
@@ -335,12 +335,7 @@ def test_what_was_taken_for_declared_outputs_is_not_used_without(machine: Make, 
 @redis_alone
 def test_an_entry_by_facts_makes_only_what_is_declared(machine: Make, shop: Shop) -> None:
 	"""Other spellings, and missing declarations, do not help."""
-	first = machine(shop.address)
-	first.write("x.c", "int f;\n")
-	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
-	while not archive(first).startswith("hit"):
-		pass
-	first.until_uploaded()
+	share_archive(machine, shop)
 	(key,) = shop.keys()
 	value = shop.take(key)
 	for acts, why in (
