@@ -11,6 +11,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
+from serve_support import end_process
 
 from waflib_extras.client import engine as client
 from waflib_extras.client import protocol
@@ -52,12 +53,7 @@ class Dashboard:
 
 	def end(self, how: int = signal.SIGTERM) -> int:
 		"""End it, and return its exit status."""
-		if self.process.poll() is None:
-			self.process.send_signal(how)
-		status = self.process.wait(PATIENCE)
-		if self.process.stdout:
-			self.process.stdout.close()
-		return status
+		return end_process(self.process, how)
 
 	def ask(self, path: str, method: str = "GET", **headers: str) -> Tuple[int, Dict[str, str], str]:
 		"""Status, head and body of an answer."""

@@ -180,6 +180,16 @@ class RoomClient:
 			contents.append(content)
 
 
+def end_process(process: "subprocess.Popen[bytes]", how: int) -> int:
+	"""End a server, if it runs, and return its exit status."""
+	if process.poll() is None:
+		process.send_signal(how)
+	status = process.wait(PATIENCE)
+	if process.stdout:
+		process.stdout.close()
+	return status
+
+
 class Server:
 	"""A `wafd serve` in a folder."""
 
@@ -223,12 +233,7 @@ class Server:
 
 	def end(self, how: int = signal.SIGTERM) -> int:
 		"""End it, and return its exit status."""
-		if self.process.poll() is None:
-			self.process.send_signal(how)
-		status = self.process.wait(PATIENCE)
-		if self.process.stdout:
-			self.process.stdout.close()
-		return status
+		return end_process(self.process, how)
 
 	def again(self, how: int = signal.SIGTERM) -> None:
 		self.end(how)

@@ -5,7 +5,7 @@ import sys
 from typing import Dict
 
 import pytest
-from test_bench_campaign import BENCH, finish, need, start
+from test_bench_campaign import BENCH, compare_texts
 
 sys.path.insert(0, str(BENCH.parent))
 
@@ -59,15 +59,7 @@ def test_a_project_in_which_not_all_sources_include_a_header(tmp_path: pathlib.P
 @pytest.mark.timeout(PATIENCE + 60)
 def test_campaign(tmp_path: pathlib.Path, engine: str) -> None:
 	"""With texts compared, the second board shares all sources but those that use what differs."""
-	need("g++", "ninja")
-	size = ["--size", "1,8,2,0", "--common", "2", "--language", "c++", "--weight", "realistic", "--flags=-O0"]
-	words = ["boards", *size, "--repeat", "1", "--contenders", "ninja,ninja+wafcc,ninja+wafcc-texts"]
-	done = finish(tmp_path, start(tmp_path, *words, WAFD=engine), PATIENCE)
-	assert done.status == 0, done.err
-	hits: Dict[str, Dict[str, float]] = {}
-	for run in done.record["runs"]:
-		hits.setdefault(run["contender"], {})[run["part"]] = run["values"].get("hits")
+	hits = compare_texts(tmp_path, engine, "boards", "1,8,2,0", PATIENCE)
 	assert list(hits["ninja+wafcc-texts"]) == list(PARTS)
 	assert list(hits["ninja+wafcc-texts"].values()) == [0, 87.5, 100]
 	assert list(hits["ninja+wafcc"].values()) == [0, 0, 100]
-	assert done.left == [] and list(done.work.iterdir()) == []

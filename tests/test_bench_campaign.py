@@ -150,6 +150,20 @@ def finish(folder: pathlib.Path, started: "subprocess.Popen[str]", patience: flo
 	return Done(folder, started.returncode, out, err)
 
 
+def compare_texts(folder: pathlib.Path, engine: str, scenario: str, size: str, patience: float) -> Dict[str, Dict]:
+	"""The hits of each contender in each part of a scenario in which texts are compared."""
+	need("g++", "ninja")
+	project = ["--size", size, "--common", "2", "--language", "c++", "--weight", "realistic", "--flags=-O0"]
+	words = [scenario, *project, "--repeat", "1", "--contenders", "ninja,ninja+wafcc,ninja+wafcc-texts"]
+	done = finish(folder, start(folder, *words, WAFD=engine), patience)
+	assert done.status == 0, done.err
+	assert done.left == [] and list(done.work.iterdir()) == []
+	hits: Dict[str, Dict] = {}
+	for run in done.record["runs"]:
+		hits.setdefault(run["contender"], {})[run["part"]] = run["values"].get("hits")
+	return hits
+
+
 @pytest.fixture(scope="module")
 def campaign_done(tmp_path_factory: pytest.TempPathFactory) -> Done:
 	"""One campaign of the three scenarios that build, twice."""

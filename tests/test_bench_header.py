@@ -2,10 +2,9 @@
 
 import pathlib
 import sys
-from typing import Dict
 
 import pytest
-from test_bench_campaign import BENCH, finish, need, start
+from test_bench_campaign import BENCH, compare_texts
 
 sys.path.insert(0, str(BENCH.parent))
 
@@ -54,15 +53,7 @@ def test_a_project_without_headers(tmp_path: pathlib.Path) -> None:
 @pytest.mark.timeout(PATIENCE + 60)
 def test_campaign(tmp_path: pathlib.Path, engine: str) -> None:
 	"""With texts compared, all sources are hits after the first edits. A declaration has them compiled."""
-	need("g++", "ninja")
-	size = ["--size", "1,4,2,0", "--common", "2", "--language", "c++", "--weight", "realistic", "--flags=-O0"]
-	words = ["header", *size, "--repeat", "1", "--contenders", "ninja,ninja+wafcc,ninja+wafcc-texts"]
-	done = finish(tmp_path, start(tmp_path, *words, WAFD=engine), PATIENCE)
-	assert done.status == 0, done.err
-	hits: Dict[str, Dict[str, float]] = {}
-	for run in done.record["runs"]:
-		hits.setdefault(run["contender"], {})[run["part"]] = run["values"].get("hits")
+	hits = compare_texts(tmp_path, engine, "header", "1,4,2,0", PATIENCE)
 	assert list(hits["ninja+wafcc-texts"]) == list(EDITS)
 	assert list(hits["ninja+wafcc-texts"].values()) == [100, 100, 100, 0]
 	assert set(hits["ninja+wafcc"].values()) == {0} and set(hits["ninja"].values()) == {None}
-	assert done.left == [] and list(done.work.iterdir()) == []

@@ -145,13 +145,25 @@ def count_there(machine: Machine) -> int:
 	return cluster["there"] if cluster else 0
 
 
+def run_short_of_slots(machine: Machine, line: str) -> "subprocess.Popen[bytes]":
+	"""Start a command while no slot is free, and wait for a reason why it stays here."""
+	with slots_taken(machine):
+		process = start(machine, line)
+		until(lambda: machine.remote()["not_executed"], "a reason")
+	return process
+
+
 @needs_root
 class TestRunsThere:
-	@pytest.mark.parametrize("cc", COMPILERS)
-	def test_a_compile_without_a_slot_runs_there(self, machine: Make, engine: str, buildgrid: Cluster, cc: str) -> None:
-		"""What it makes and prints is the same, and its second run is a hit of this machine's own store."""
+	@pytest.fixture
+	def here(self, machine: Make, engine: str, buildgrid: Cluster) -> Machine:
+		"""A machine whose cluster has a worker."""
 		buildgrid.worker(engine)
-		here = machine(buildgrid.address + "|execute")
+		return machine(buildgrid.address + "|execute")
+
+	@pytest.mark.parametrize("cc", COMPILERS)
+	def test_a_compile_without_a_slot_runs_there(self, here: Machine, buildgrid: Cluster, cc: str) -> None:
+		"""What it makes and prints is the same, and its second run is a hit of this machine's own store."""
 		here.write("inc/f.h", "#define F 7\n")
 		(here.folder / "way").symlink_to("inc")
 		here.write("x.c", '#warning hear this\n#include <stdio.h>\n#include "f.h"\nint f = F;\n')
@@ -163,12 +175,8 @@ class TestRunsThere:
 		assert (remote["executed"], remote["not_executed"]) == (1, {})
 		assert here.same(line).startswith("hit")
 
-	def test_what_was_not_foreseen_is_sent_when_it_was_missed(
-		self, machine: Make, engine: str, buildgrid: Cluster
-	) -> None:
+	def test_what_was_not_foreseen_is_sent_when_it_was_missed(self, here: Machine) -> None:
 		"""The name of a header that is only asked for is made by a macro, so that no scan finds it."""
-		buildgrid.worker(engine)
-		here = machine(buildgrid.address + "|execute")
 		here.write("f.h", "int there;\n")
 		text = (
 			"#define NAME(x) <x.h>\n#define HAS __has_include(NAME(f))\n#if HAS\nint is;\n#else\nint is_not;\n#endif\n"
@@ -178,24 +186,18 @@ class TestRunsThere:
 			said = here.same(f"{CC} -I. -c x.c -o x.o")
 		assert "compiled by" in said, said
 
-	def test_what_fails_there_runs_here(self, machine: Make, engine: str, buildgrid: Cluster) -> None:
+	def test_what_fails_there_runs_here(self, here: Machine) -> None:
 		"""Its messages are those of this machine."""
-		buildgrid.worker(engine)
-		here = machine(buildgrid.address + "|execute")
 		here.write("x.c", "int f(\n")
-		with slots_taken(here):
-			process = start(here, LINE)
-			until(lambda: here.remote()["not_executed"], "a reason")
+		process = run_short_of_slots(here, LINE)
 		said, _ = process.communicate(timeout=PATIENCE)
 		assert process.returncode == 1
 		assert b"x.c:1" in said
 		remote = here.remote()
 		assert (remote["executed"], remote["not_executed"]) == (0, {"the worker has no entry of it": 1})
 
-	def test_an_edit_is_sent_and_short_commands_stay(self, machine: Make, engine: str, buildgrid: Cluster) -> None:
+	def test_an_edit_is_sent_and_short_commands_stay(self, here: Machine) -> None:
 		"""The last run of a command tells how long it takes. After an edit of its header, it goes there again."""
-		buildgrid.worker(engine)
-		here = machine(buildgrid.address + "|execute")
 		here.write("x.c", '#include "f.h"\n' + LONG)
 		here.write("y.c", '#include "f.h"\n')
 		for number in range(2):
@@ -204,10 +206,7 @@ class TestRunsThere:
 				assert "compiled by" in here.same(LINE)
 		here.same(LINE.replace("x", "y"))
 		here.write("f.h", "#define F 2\n")
-		with slots_taken(here):
-			process = start(here, LINE.replace("x", "y"))
-			until(lambda: here.remote()["not_executed"], "a reason")
-		finish(process)
+		finish(run_short_of_slots(here, LINE.replace("x", "y")))
 		remote = here.remote()
 		assert (remote["executed"], remote["not_executed"]) == (2, {"it takes too little time": 1})
 
@@ -228,12 +227,8 @@ class TestRunsThere:
 		remote = here.remote()
 		assert (remote["executed"], remote["not_executed"]) == (1, {})
 
-	def test_a_build_without_a_session_of_its_own_is_held_back(
-		self, machine: Make, engine: str, buildgrid: Cluster
-	) -> None:
+	def test_a_build_without_a_session_of_its_own_is_held_back(self, here: Machine) -> None:
 		"""A wrapper below a shell is a build by itself, which would always get a slot."""
-		buildgrid.worker(engine)
-		here = machine(buildgrid.address + "|execute")
 		here.write("x.c", "int f;\n")
 		with slots_taken(here):
 			command = ["sh", "-c", f"{here.wafcc} {LINE}; exit $?"]
@@ -278,10 +273,7 @@ class TestRunsHere:
 		"""The command waits for a slot here, and is compiled and stored as ever."""
 		here = impostor(answer)
 		here.write("x.c", "int f;\n")
-		with slots_taken(here):
-			process = start(here, LINE)
-			until(lambda: here.remote()["not_executed"], "a reason")
-		finish(process)
+		finish(run_short_of_slots(here, LINE))
 		assert here.remote()["not_executed"] == {why: 1}
 		assert f"not compiled by grpc://127.0.0.1:1/none: {why}" in here.explain(here.folder / "x.o")
 		here.until_hit(LINE)
@@ -340,10 +332,7 @@ class TestRunsHere:
 		here = impostor("pass")
 		pathlib.Path(here.engine).with_name("wafd-cluster").unlink()
 		here.write("x.c", "int f;\n")
-		with slots_taken(here):
-			process = start(here, LINE)
-			until(lambda: here.remote()["not_executed"], "a reason")
-		finish(process)
+		finish(run_short_of_slots(here, LINE))
 		assert "there is no program wafd-cluster beside wafd" in here.explain(here.folder / "x.o")
 
 	def test_a_compile_of_a_compiler_of_ones_own_stays(self, impostor: Callable[[str], Machine]) -> None:
@@ -353,8 +342,6 @@ class TestRunsHere:
 		own = here.folder / "own" / CC
 		own.parent.mkdir()
 		shutil.copy(str(shutil.which(CC)), own)
-		with slots_taken(here):
-			process = start(here, f"{own} -c x.c -o x.o")
-			until(lambda: here.remote()["not_executed"], "a reason")
+		process = run_short_of_slots(here, f"{own} -c x.c -o x.o")
 		process.communicate(timeout=PATIENCE)
 		assert here.remote()["not_executed"] == {"its compiler is none of the system": 1}

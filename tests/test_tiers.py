@@ -7,12 +7,25 @@ import socket
 import subprocess
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Optional
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
-from tier_support import LINE, PATIENT, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
+from tier_support import (
+	LINE,
+	MANY,
+	PATIENT,
+	Handler,
+	Make,
+	Oddity,
+	RedisServer,
+	bent,
+	between,
+	check_other_headers,
+	compile_many,
+	shared,
+	upload_many,
+)
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),
@@ -36,21 +49,7 @@ def test_what_one_machine_compiled_another_one_hits(machine: Make, redis: RedisS
 
 def test_what_holds_nowhere_is_a_miss_that_says_so(machine: Make, redis: RedisServer) -> None:
 	"""One tier has nothing, and one has entries with other facts. The results of both machines are kept there."""
-	first, second = machine(redis.address), machine(redis.address)
-	header = first.write("f.h", "int f;\n")
-	first.write("x.c", '#include "f.h"\n')
-	assert "does not have it" in first.same(LINE)
-	first.until_hit(LINE)
-	first.until_uploaded()
-	header.write_text("int other;\n")
-	assert "has it, but f.h has changed" in second.same(LINE)
-	second.until_hit(LINE)
-	second.until_uploaded()
-	third = machine(redis.address)
-	assert third.same(LINE).startswith("hit")
-	header.write_text("int f;\n")
-	third = machine(redis.address)
-	assert third.same(LINE).startswith("hit")
+	check_other_headers(machine, redis.address)
 
 
 def test_what_is_large_is_fetched_when_it_is_known_to_fit(machine: Make, redis: RedisServer) -> None:
@@ -73,31 +72,15 @@ def far_away(data: bytes) -> bytes:
 def test_all_that_are_asked_for_at_once_come_in_few_round_trips(
 	machine: Make, redis: RedisServer, oddity: Start
 ) -> None:
-	"""Forty compiles of ninja or make are hits, and the server reads fewer pieces."""
+	"""Many compiles of ninja or make are hits, and the server reads fewer pieces."""
 	server = oddity(between(redis.port, far_away))
 	first, second = machine(redis.address), machine(redis.address.replace(str(redis.port), str(server.port)))
-	lines = []
-	for n in range(40):
-		first.write(f"x{n}.c", f"int f{n};\n")
-		lines.append([COMPILERS[0], "-c", f"x{n}.c", "-o", f"x{n}.o"])
-
-	def compile_all(at: Machine, parallel: int) -> None:
-		def one(argv: list) -> None:
-			argv = [at.wafcc, *argv]
-			subprocess.run(argv, cwd=at.folder, env=at.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
-
-		with ThreadPoolExecutor(parallel) as pool:
-			list(pool.map(one, lines))
-
-	deadline = time.monotonic() + PATIENCE
-	while first.remote()["uploads"] < 40:
-		assert time.monotonic() < deadline, first.remote()
-		compile_all(first, 4)
+	upload_many(first)
 	redis.ask("config", "resetstat")
-	compile_all(second, 40)
-	assert second.remote()["hits"] == 40
+	compile_many(second, MANY)
+	assert second.remote()["hits"] == MANY
 	told = dict(line.split(":", 1) for line in redis.ask("info", "stats").splitlines() if ":" in line)
-	assert int(told["total_reads_processed"]) < 40
+	assert int(told["total_reads_processed"]) < MANY
 
 
 def test_the_next_tier_is_asked_when_one_has_nothing(machine: Make, redis: RedisServer) -> None:
@@ -282,15 +265,9 @@ def test_a_dead_server_is_waited_for_once(machine: Make, oddity: Start) -> None:
 	"""Commands that wait together are released together by one time-out, which is logged once."""
 	server = oddity(silent)
 	first = machine(f"redis://127.0.0.1:{server.port}|pause=600000")
-	lines = [first.write(f"x{n}.c", f"int f{n};\n") and f"{COMPILERS[0]} -c x{n}.c" for n in range(8)]
-
-	def one(line: str) -> int:
-		argv = [first.wafcc, *line.split()]
-		done = subprocess.run(argv, cwd=first.folder, env=first.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE)
-		return done.returncode
-
-	with ThreadPoolExecutor(8) as pool:
-		assert list(pool.map(one, lines)) == [0] * 8
+	for n in range(8):
+		first.write(f"x{n}.c", f"int f{n};\n")
+	compile_many(first, 8, 8)
 	errors = first.remote()["errors"]
 	silences = {name: n for name, n in errors.items() if "an upload" not in name}
 	assert list(silences.values()) == [1], errors

@@ -21,6 +21,8 @@ EVIL = "int evil;\n"
 UNDECLARED = "it names an output that is not declared"
 NO_FILE = "an output of it is no file"
 LACKING = "it lacks an output that is declared"
+SOURCE = "it does not depend on the command's source"
+DEPENDENCIES = "a dependency file of it has more than names of files"
 
 
 @pytest.fixture
@@ -75,6 +77,10 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 		([["no outputs"]], LACKING),
 		([["no outputs"], ["file", "x.o", EVIL]], UNDECLARED),
 		([["no outputs"], ["no facts"]], LACKING),
+		([["no facts"]], SOURCE),
+		([["dated", "4102444800"]], "it sets the time of an output"),
+		([["dated", "1"]], "it sets the time of an output"),
+		([["took", "18446744073709551615"]], "it claims too much"),
 		([["link", "d", ".git/hooks"], ["file", "d/pre-commit", EVIL]], NO_FILE),
 		([["link", "x.o", ".git/hooks/pre-commit"]], NO_FILE),
 		([["folder", "d"]], NO_FILE),
@@ -131,6 +137,59 @@ def test_every_kind_of_store_is_held_to_what_is_declared(machine: Make, shop: Sh
 		assert second.look() == before
 	shop.put(key, forge(key, value, []))
 	assert victim(machine, shop).same(LINE).startswith("hit"), "what was not forged is a hit"
+
+
+@each_kind
+def test_the_entry_of_another_command_is_not_taken(machine: Make, shop: Shop) -> None:
+	"""All that the other command depends on is here, too, and its outputs have the same numbers."""
+	first = machine(shop.address)
+	first.write("x.c", "int f;\n")
+	first.write("y.c", "int g;\n")
+	key = fill(first, shop)
+	another = fill(first, shop, LINE.replace("x.", "y."))
+	moved = forge(another, shop.take(another), [])
+	del moved["bundle"]
+	shop.put(key, forge(key, moved, []))
+	said, refused = refusal(victim(machine, shop))
+	assert said.startswith("miss") and refused == {SOURCE: 1}
+
+
+@redis_alone
+@pytest.mark.parametrize("source", ["link.c", "sub/../x.c", "way/x.c", "/dev/null"])
+def test_a_source_by_another_name_is_still_the_source(machine: Make, shop: Shop, source: str) -> None:
+	"""Links lead to it, or it is a device."""
+	first, second = machine(shop.address), machine(shop.read_only)
+	first.write("x.c", "int f;\n")
+	first.write("sub/y.c", "")
+	(first.folder / "link.c").symlink_to("x.c")
+	(first.folder / "way").symlink_to(".")
+	line = f"{COMPILERS[0]} -x c -c {source} -o x.o"
+	fill(first, shop, line)
+	assert second.same(line).startswith("hit")
+
+
+@redis_alone
+@pytest.mark.parametrize(
+	("text", "is_refused"),
+	[
+		("wafcc-target.o: x.c\n", False),
+		("wafcc-target.o: x.c ; touch owned\n", True),
+		("wafcc-target.o: x.c $(shell touch owned)\n", True),
+		("wafcc-target.o: x.c\n\ttouch owned\n", True),
+		("include owned.mk:\n", True),
+	],
+)
+def test_a_dependency_file_has_only_names(machine: Make, shop: Shop, text: str, is_refused: bool) -> None:
+	"""Makefiles include it, so that anything else would be done by the next build."""
+	first = machine(shop.address)
+	first.write("x.c", "int f;\n")
+	line = f"{LINE} -MMD"
+	key = fill(first, shop, line)
+	second = victim(machine, shop)
+	shop.put(key, forge(key, shop.take(key), [["drop", "1"], ["numbered", "1", text]]))
+	said = second.same(line)
+	assert said.startswith("miss" if is_refused else "hit"), said
+	assert second.remote()["refused"] == ({DEPENDENCIES: 1} if is_refused else {})
 
 
 def make_key(at: Machine, name: str) -> Tuple[str, str]:
@@ -290,15 +349,20 @@ def archive(at: Machine, *options: str, name: str = "libx.a", status: int = 0) -
 	return at.explain(at.folder / name)
 
 
-@redis_alone
-def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: Shop) -> None:
-	"""With exactly the declared outputs it is a hit, with others not; the local store serves it in any case."""
+def share_archive(machine: Make, shop: Shop) -> None:
+	"""Let a machine store a valid archive there."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
 	while not archive(first).startswith("hit"):
 		pass
 	first.until_uploaded()
+
+
+@redis_alone
+def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: Shop) -> None:
+	"""With exactly the declared outputs it is a hit, with others not; the local store serves it in any case."""
+	share_archive(machine, shop)
 	second = machine(shop.read_only)
 	for options in (["--output=libx.a"], ["--output", str(second.folder / "libx.a")], ["--output=./libx.a"]):
 		assert archive(machine(shop.read_only), *options).startswith("hit"), options
@@ -320,12 +384,7 @@ def test_a_command_without_declared_outputs_takes_nothing(machine: Make, shop: S
 @redis_alone
 def test_what_was_taken_for_declared_outputs_is_not_used_without(machine: Make, shop: Shop) -> None:
 	"""An entry that came with a declaration is still one of others in the local store."""
-	first = machine(shop.address)
-	first.write("x.c", "int f;\n")
-	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
-	while not archive(first).startswith("hit"):
-		pass
-	first.until_uploaded()
+	share_archive(machine, shop)
 	second = machine(shop.read_only)
 	assert archive(second, "--output=libx.a").startswith("hit")
 	assert archive(second, "--output=libx.a").startswith("hit")
@@ -335,12 +394,7 @@ def test_what_was_taken_for_declared_outputs_is_not_used_without(machine: Make, 
 @redis_alone
 def test_an_entry_by_facts_makes_only_what_is_declared(machine: Make, shop: Shop) -> None:
 	"""Other spellings, and missing declarations, do not help."""
-	first = machine(shop.address)
-	first.write("x.c", "int f;\n")
-	subprocess.run([*LINE.split()], cwd=first.folder, check=True)
-	while not archive(first).startswith("hit"):
-		pass
-	first.until_uploaded()
+	share_archive(machine, shop)
 	(key,) = shop.keys()
 	value = shop.take(key)
 	for acts, why in (

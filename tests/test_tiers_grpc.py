@@ -6,16 +6,27 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, List, Optional
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
 from cluster_support import Build, Cluster, Papers
 from conftest import list_processes
-from tier_support import LINE, PATIENT, Handler, Machine, Make, Oddity, between, shared
+from tier_support import (
+	LINE,
+	MANY,
+	PATIENT,
+	Handler,
+	Machine,
+	Make,
+	Oddity,
+	between,
+	check_other_headers,
+	compile_many,
+	shared,
+	upload_many,
+)
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 Start = Callable[[Optional[Handler]], Oddity]
@@ -67,43 +78,15 @@ class TestHits:
 
 	def test_what_holds_nowhere_is_a_miss_that_says_so(self, machine: Make, buildgrid: Cluster) -> None:
 		"""The results of two machines with other headers are kept beside each other."""
-		first, second = machine(buildgrid.address), machine(buildgrid.address)
-		header = first.write("f.h", "int f;\n")
-		first.write("x.c", '#include "f.h"\n')
-		assert "does not have it" in first.same(LINE)
-		first.until_hit(LINE)
-		first.until_uploaded()
-		header.write_text("int other;\n")
-		assert "has it, but f.h has changed" in second.same(LINE)
-		second.until_hit(LINE)
-		second.until_uploaded()
-		assert machine(buildgrid.address).same(LINE).startswith("hit")
-		header.write_text("int f;\n")
-		assert machine(buildgrid.address).same(LINE).startswith("hit")
+		check_other_headers(machine, buildgrid.address)
 
 	def test_many_keys_are_asked_for_at_once(self, machine: Make, buildgrid: Cluster) -> None:
-		"""Forty compiles on two machines, all hits."""
+		"""Many compiles on two machines, all hits."""
 		first, second = machine(buildgrid.address), machine(buildgrid.address)
-		lines = []
-		for n in range(40):
-			first.write(f"x{n}.c", f"int f{n // 2};\n")
-			lines.append([COMPILERS[0], "-c", f"x{n}.c", "-o", f"x{n}.o"])
-
-		def compile_all(at: Machine, parallel: int) -> None:
-			def one(argv: List[str]) -> None:
-				argv = [at.wafcc, *argv]
-				subprocess.run(argv, cwd=at.folder, env=at.environ, timeout=PATIENCE, check=True)
-
-			with ThreadPoolExecutor(parallel) as pool:
-				list(pool.map(one, lines))
-
-		deadline = time.monotonic() + PATIENCE
-		while first.remote()["uploads"] < 40:
-			assert time.monotonic() < deadline, first.remote()
-			compile_all(first, 4)
-		compile_all(second, 40)
+		upload_many(first)
+		compile_many(second, MANY)
 		remote = second.remote()
-		assert (remote["hits"], remote["errors"]) == (40, {})
+		assert (remote["hits"], remote["errors"]) == (MANY, {})
 
 	def test_a_read_only_address_uploads_nothing(self, machine: Make, buildgrid: Cluster) -> None:
 		"""It still reads."""

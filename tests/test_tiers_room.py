@@ -2,15 +2,12 @@
 
 import socket
 import struct
-import subprocess
-import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterator, Optional
 
 import pytest
-from cache_support import COMPILERS, PATIENCE
+from cache_support import COMPILERS
 from room_server import Fields, Room, text
-from tier_support import LINE, Handler, Machine, Make, Oddity, shared
+from tier_support import LINE, MANY, Handler, Make, Oddity, compile_many, shared, upload_many
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 GREETING = b"\x81" + struct.pack("<HBQ", 1, 3, 64 << 20) + text(b"room")
@@ -27,33 +24,17 @@ def test_what_one_machine_compiled_another_one_hits(machine: Make, room: Room, i
 	assert (room.asked["get"], room.asked["data"] > 0) == ((1, True) if is_large else (0, False))
 
 
-def compile_all(at: Machine, lines: List[List[str]], parallel: int) -> None:
-	def one(argv: List[str]) -> None:
-		argv = [at.wafcc, *argv]
-		subprocess.run(argv, cwd=at.folder, env=at.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
-
-	with ThreadPoolExecutor(parallel) as pool:
-		list(pool.map(one, lines))
-
-
 def test_many_keys_go_in_few_frames_over_one_connection(machine: Make, room: Room) -> None:
 	"""Sixty compiles at once, all hits; a blob that two of them share comes once or is fetched."""
 	first, second = machine(room.address), machine(room.address)
-	lines = []
-	for n in range(60):
-		first.write(f"x{n}.c", f"int f{n // 2};\n")
-		lines.append([COMPILERS[0], "-c", f"x{n}.c", "-o", f"x{n}.o"])
-	deadline = time.monotonic() + PATIENCE
-	while first.remote()["uploads"] < 60:
-		assert time.monotonic() < deadline, first.remote()
-		compile_all(first, lines, 4)
+	upload_many(first)
 	room.asked.clear()
 	room.keys = 0
 	room.distance = 0.1
-	compile_all(second, lines, 60)
-	assert second.remote()["hits"] == 60
+	compile_many(second, MANY)
+	assert second.remote()["hits"] == MANY
 	assert room.asked["connections"] == 1
-	assert room.asked["find"] < room.keys == 60
+	assert room.asked["find"] < room.keys == MANY
 
 
 def test_a_blob_that_the_server_has_is_not_sent_again(machine: Make, room: Room) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Iterator, List, Optional, Tuple
 
 import pytest
@@ -234,3 +235,44 @@ def shared(first: Machine, second: Machine, line: str) -> Tuple[str, dict]:
 	first.until_uploaded()
 	said = second.same(line)
 	return said, second.remote()
+
+
+MANY = 60
+
+
+def compile_many(at: Machine, parallel: int, count: int = MANY) -> None:
+	"""Compile so many sources, and so many of them at once."""
+
+	def one(n: int) -> None:
+		argv = [at.wafcc, COMPILERS[0], "-c", f"x{n}.c", "-o", f"x{n}.o"]
+		subprocess.run(argv, cwd=at.folder, env=at.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+
+	with ThreadPoolExecutor(parallel) as pool:
+		list(pool.map(one, range(count)))
+
+
+def upload_many(first: Machine) -> None:
+	"""Write sources, two of each kind, and compile them until the store has all results."""
+	for n in range(MANY):
+		first.write(f"x{n}.c", f"int f{n // 2};\n")
+	deadline = time.monotonic() + PATIENCE
+	while first.remote()["uploads"] < MANY:
+		assert time.monotonic() < deadline, first.remote()
+		compile_many(first, 4)
+
+
+def check_other_headers(machine: Make, address: str) -> None:
+	"""The results of two machines with other headers are kept beside each other in a store."""
+	first, second = machine(address), machine(address)
+	header = first.write("f.h", "int f;\n")
+	first.write("x.c", '#include "f.h"\n')
+	assert "does not have it" in first.same(LINE)
+	first.until_hit(LINE)
+	first.until_uploaded()
+	header.write_text("int other;\n")
+	assert "has it, but f.h has changed" in second.same(LINE)
+	second.until_hit(LINE)
+	second.until_uploaded()
+	assert machine(address).same(LINE).startswith("hit")
+	header.write_text("int f;\n")
+	assert machine(address).same(LINE).startswith("hit")

@@ -24,7 +24,7 @@ from benchmark.arguments import names
 from benchmark.carry_out import carry_out
 from benchmark.machine import load
 from benchmark.mistake import Failed, Mistake
-from benchmark.record import Record, check_places
+from benchmark.record import Parser, Record, add_places, check_places
 from benchmark.scratch import scratch
 from benchmark.service import missing_engine
 from conformance.cached import Done, Missing, Trial, make_workbench
@@ -46,18 +46,16 @@ exit status: 0 all is as with stock Waf, 1 something differs or failed, 2 it cou
 """
 
 
-class Parser(argparse.ArgumentParser):
+class Options(Parser):
 	"""All that can be asked for."""
 
 	def __init__(self) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		super().__init__(__doc__, EXAMPLES)
 		default = TREE / "build" / "sources"
 		self.add_argument("--projects", type=names, metavar="A,B", help="patterns for their names (default all)")
 		fetched = "where Waf's sources are (default %s, into which ./waf check fetches them)" % default
 		self.add_argument("--sources", type=pathlib.Path, default=default, metavar="DIR", help=fetched)
-		self.add_argument("--work", metavar="DIR", help="where to build (default the system's temporary folder)")
-		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each project")
+		add_places(self, "build", "project")
 		self.add_argument("--list", action="store_true", help="list the projects, and end")
 
 
@@ -108,11 +106,10 @@ class Campaign(Record):
 	def tell(self) -> None:
 		for line in Report(self.values).lines(sys.stdout.isatty()) if self.values else []:
 			print(line)
-		self.print_end()
 
 
 def main() -> int:
-	options = Parser().parse_args()
+	options = Options().parse_args()
 	return carry_out("classes", lambda: work(options))
 
 
@@ -126,8 +123,7 @@ def work(options: argparse.Namespace) -> int:
 	check(options)
 	campaign = Campaign(options)
 	campaign.run(projects, find_tree(options.sources))
-	campaign.tell()
-	return 0 if campaign.is_good() else 1
+	return campaign.finish()
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ strikes when a drawn share of the objects is there, so that the moment varies a 
 """
 
 import argparse
-import json
 import os
 import pathlib
 import random
 import shutil
 import sys
-from typing import Any, Dict, List
+from typing import List
 
 from benchmark.carry_out import carry_out
 from benchmark.mistake import Mistake
@@ -27,7 +26,7 @@ from clusters.trial import Result, Sources, Trial
 from clusters.upsets import UPSETS, about
 from genbench import Project as Generated
 from genbench import generate
-from hunt import Parser, choose_seed, find_program, tell_progress
+from hunt import Parser, choose_seed, find_program, tell_progress, write_json
 
 FILES = (2, 6, 4, 3)  # of the project, as genbench takes them: 12 sources
 EXAMPLES = """\
@@ -89,15 +88,7 @@ def report(one: Result, again: str) -> str:
 
 def parse() -> argparse.Namespace:
 	parser = Parser(__doc__ or "", EXAMPLES, "keep the folder of the cluster, with its logs")
-	parser.add_argument("--trials", type=int, default=60, metavar="N", help="how many (default 60)")
-	parser.add_argument("--only", type=int, metavar="N", help="the trial of this number alone")
-	parser.add_argument("--kinds", metavar="A,B", help="of faults, by their names or by how these begin (default all)")
-	parser.add_argument(
-		"--patience", type=float, default=180.0, metavar="S", help="seconds that a build may take (default 180)"
-	)
-	parser.add_argument("--programs", metavar="DIR", help="where wafd, wafcc and wafd-cluster are (default: of $WAFD)")
-	parser.add_argument("--json", metavar="FILE", help="write what came of every trial")
-	parser.add_argument("--list", action="store_true", help="show all kinds of faults, and end")
+	parser.add_faults(60, 180.0, "where wafd, wafcc and wafd-cluster are (default: of $WAFD)")
 	return parser.parse_args()
 
 
@@ -135,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
 					results.append(result)
 					if not result.is_good:
 						print(report(result, again(options, seed, number)), flush=True)
-					write_record(options.json, seed, results)
+					write_json(options.json, {"seed": seed, "trials": [one._asdict() for one in results]})
 					say(len(results), len(numbers))
 		finally:
 			if options.keep:
@@ -150,15 +141,6 @@ def again(options: argparse.Namespace, seed: int, number: int) -> str:
 	"""The command that repeats a trial. It names the same kinds, because they change the random choices."""
 	words = ["utils/clusterfaults.py", "--seed", str(seed), "--only", str(number), "--keep"]
 	return " ".join([*words, "--kinds", options.kinds] if options.kinds else words)
-
-
-def write_record(name: str, seed: int, results: List[Result]) -> None:
-	if not name:
-		return
-	record: Dict[str, Any] = {"seed": seed, "trials": [one._asdict() for one in results]}
-	with open(name, "w", encoding="utf-8") as file:
-		json.dump(record, file, indent=1)
-		file.write("\n")
 
 
 def main() -> int:

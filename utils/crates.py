@@ -23,7 +23,7 @@ from benchmark.carry_out import carry_out
 from benchmark.machine import cores, version_of
 from benchmark.mistake import Failed, Mistake
 from benchmark.package import find_cargo
-from benchmark.record import Record, check_places
+from benchmark.record import Parser, Record, add_places, check_places
 from benchmark.scratch import scratch
 from commands.contender import PLAIN, Contender
 from graph.outputs import Digests, Judge
@@ -48,12 +48,11 @@ exit status: 0 all was built and is right, 1 something is wrong or failed, 2 it 
 """
 
 
-class Parser(argparse.ArgumentParser):
+class Options(Parser):
 	"""All that can be asked for."""
 
 	def __init__(self) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		super().__init__(__doc__, EXAMPLES)
 		sources = self.add_mutually_exclusive_group()
 		sources.add_argument("--crate", default=CRATE, metavar="NAME=VERSION", help="default %s" % CRATE)
 		sources.add_argument("--project", metavar="DIR", help="a package or a workspace with a Cargo.lock, instead")
@@ -66,8 +65,7 @@ class Parser(argparse.ArgumentParser):
 		self.add_argument("--jobs", type=positive, default=cores(), metavar="N", help="default the processors")
 		proofs = "how long second runs of wafcc-proved are waited for (default %d)" % PATIENCE
 		self.add_argument("--patience", type=positive, default=PATIENCE, metavar="SECONDS", help=proofs)
-		self.add_argument("--work", metavar="DIR", help="where to build (default the system's temporary folder)")
-		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each build")
+		add_places(self, "build", "build")
 
 
 def check(options: argparse.Namespace) -> None:
@@ -146,11 +144,10 @@ class Campaign(Record):
 		if self.judge.unsteady:
 			print("plain builds differ: %s" % " ".join(sorted(self.judge.unsteady)))
 		print(", ".join(self.machine["versions"].values()))
-		self.print_end()
 
 
 def main() -> int:
-	options = Parser().parse_args()
+	options = Options().parse_args()
 	return carry_out("crates", lambda: work(options))
 
 
@@ -161,8 +158,7 @@ def work(options: argparse.Namespace) -> int:
 	campaign = Campaign(options, contenders)
 	source = find_project(options.project) if options.project else find_crate(options.crate, campaign.progress.say)
 	campaign.run(source)
-	campaign.tell()
-	return 0 if campaign.is_good() else 1
+	return campaign.finish()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmark.compiler import find_compiler
 from benchmark.hosts import missing_hosts
 from benchmark.mistake import Failed, Mistake
 from benchmark.package import find_packages
-from benchmark.record import Record, check_places
+from benchmark.record import Parser, Record, add_places, check_places
 from benchmark.scratch import scratch
 from benchmark.service import find_engine, missing_engine
 from benchmark.sources import write_sources
@@ -41,12 +41,11 @@ engine. exit status: 0 all objects are right, 1 some are not, or something faile
 PROJECTS = ("generated", "leveldb")
 
 
-class Parser(argparse.ArgumentParser):
+class Options(Parser):
 	"""All that can be asked for."""
 
 	def __init__(self) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		super().__init__(__doc__, EXAMPLES)
 		self.add_argument("--projects", type=names, metavar="A,B", help="of %s (default all)" % ", ".join(PROJECTS))
 		self.add_argument("--size", type=size, default="5,10,8,3", help="of the generated one, as genbench takes it")
 		self.add_argument("--weight", default="realistic", help="of the generated one (default realistic)")
@@ -56,8 +55,7 @@ class Parser(argparse.ArgumentParser):
 			"--jobs", type=positive, default=8, metavar="N", help="commands at once of a build (default 8)"
 		)
 		self.add_argument("--delay", type=float, default=1, metavar="MS", help="of each packet, each way (default 1)")
-		self.add_argument("--work", metavar="DIR", help="where to build (default the system's temporary folder)")
-		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each round")
+		add_places(self, "build", "round")
 
 
 def check(options: argparse.Namespace) -> None:
@@ -125,11 +123,10 @@ class Campaign(Record):
 		if self.done:
 			print(show(self.done))
 			print("  plainly: the compiler alone; sent, received and packets: of the client, for each command")
-		self.print_end()
 
 
 def main() -> int:
-	options = Parser().parse_args()
+	options = Options().parse_args()
 	return carry_out("elsewhere", lambda: work(options))
 
 
@@ -140,8 +137,7 @@ def work(options: argparse.Namespace) -> int:
 	check(options)
 	campaign = Campaign(options)
 	campaign.run(projects)
-	campaign.tell()
-	return 0 if campaign.is_good() else 1
+	return campaign.finish()
 
 
 if __name__ == "__main__":

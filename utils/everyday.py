@@ -21,7 +21,7 @@ from benchmark.environment import plain_environment
 from benchmark.interrupt import INTERRUPTS
 from benchmark.machine import load
 from benchmark.mistake import Failed, Mistake
-from benchmark.record import Record, check_places
+from benchmark.record import Parser, Record, add_places, check_places
 from benchmark.scratch import scratch
 from commands.command import Everyday
 from commands.contender import CONTENDERS, PLAIN, Contender
@@ -42,18 +42,16 @@ exit status: 0 all is right, 1 something is wrong or failed, 2 it could not begi
 """
 
 
-class Parser(argparse.ArgumentParser):
+class Options(Parser):
 	"""All that can be asked for."""
 
 	def __init__(self) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		super().__init__(__doc__, EXAMPLES)
 		self.add_argument("--kinds", type=names, metavar="A,B", help="of %s (default all)" % ", ".join(KINDS))
 		self.add_argument("--commands", type=names, metavar="A,B", help="by their names, of these kinds: --list")
 		self.add_argument("--contenders", type=names, metavar="A,B", help="of %s (default all)" % ", ".join(CONTENDERS))
 		self.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds with empty caches (default 1)")
-		self.add_argument("--work", metavar="DIR", help="where to run them (default the system's temporary folder)")
-		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each command")
+		add_places(self, "run them", "command")
 		self.add_argument("--list", action="store_true", help="list commands and contenders, and end")
 
 
@@ -123,11 +121,10 @@ class Campaign(Record):
 	def tell(self) -> None:
 		for line in Report(self.values).lines(sys.stdout.isatty()) if self.values else []:
 			print(line)
-		self.print_end()
 
 
 def main() -> int:
-	options = Parser().parse_args()
+	options = Options().parse_args()
 	return carry_out("everyday", lambda: work(options))
 
 
@@ -143,8 +140,7 @@ def work(options: argparse.Namespace) -> int:
 	check(options)
 	campaign = Campaign(options)
 	campaign.run(commands, contenders)
-	campaign.tell()
-	return 0 if campaign.is_good() else 1
+	return campaign.finish()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ share of the outputs is there, so that the moment varies a little from run to ru
 """
 
 import argparse
-import json
 import os
 import pathlib
 import shutil
@@ -20,7 +19,7 @@ import tempfile
 from typing import Any, Dict, List, Optional
 
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib, tell_progress
+from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib, tell_progress, write_json
 from sabotage.builders import Configured
 from sabotage.kinds import KINDS, find_kinds
 from sabotage.reference import References
@@ -95,16 +94,8 @@ def summarize(results: List[Result]) -> Dict[str, Any]:
 
 def main() -> int:
 	parser = Parser(__doc__ or "", EXAMPLES, "keep the folders of trials that had trouble")
-	parser.add_argument("--trials", type=int, default=100, metavar="N", help="how many (default 100)")
-	parser.add_argument("--only", type=int, metavar="N", help="the trial of this number alone")
-	parser.add_argument("--kinds", metavar="A,B", help="of faults, by their names or by how these begin (default all)")
+	parser.add_faults(100, 20.0, "where wafd and wafcc are (default those built here)")
 	parser.add_argument("--systems", metavar="A,B", help="ninja, waf (default both, as far as they are here)")
-	parser.add_argument(
-		"--patience", type=float, default=20.0, metavar="S", help="seconds that a build may take (default 20)"
-	)
-	parser.add_argument("--programs", metavar="DIR", help="where wafd and wafcc are (default those built here)")
-	parser.add_argument("--json", metavar="FILE", help="write what came of every trial")
-	parser.add_argument("--list", action="store_true", help="show all kinds of faults, and end")
 	options = parser.parse_args()
 	if options.list:
 		for name, kind in KINDS.items():
@@ -157,8 +148,8 @@ def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path
 				trial.close(aside)
 			say(len(results), len(numbers))
 	finally:
-		if options.json:
-			write_record(options.json, seed, results)
+		trials = [result._asdict() for result in results]
+		write_json(options.json, {"seed": seed, "kinds": summarize(results), "trials": trials})
 	if failed:
 		print("%d of %d trials had trouble" % (failed, len(results)))
 		return 1
@@ -173,13 +164,6 @@ def again(options: argparse.Namespace, seed: int, number: int) -> str:
 		if getattr(options, name):
 			words += ["--%s" % name, getattr(options, name)]
 	return " ".join(words)
-
-
-def write_record(name: str, seed: int, results: List[Result]) -> None:
-	record = {"seed": seed, "kinds": summarize(results), "trials": [result._asdict() for result in results]}
-	with open(name, "w", encoding="utf-8") as file:
-		json.dump(record, file, indent=1)
-		file.write("\n")
 
 
 if __name__ == "__main__":

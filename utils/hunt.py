@@ -5,29 +5,43 @@ These are ``fuzzcache.py``, ``fuzzedits.py``, ``fuzzwaf.py``, ``fuzzobserve.py``
 """
 
 import argparse
+import json
 import os
 import pathlib
 import random
 import shutil
 import subprocess
 import sys
-from typing import Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
+from benchmark import record
 from benchmark.mistake import Mistake
 
 PATIENCE = 60  # seconds for one command
 BUILT = pathlib.Path(__file__).resolve().parent.parent / "engine" / "target" / "release"
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(record.Parser):
 	"""A parser with the options that they all have."""
 
 	def __init__(self, description: str, examples: str, keep: str) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=description.strip(), epilog=examples, formatter_class=look)
+		super().__init__(description, examples)
 		self.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (default a fresh one)")
 		self.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
 		self.add_argument("--keep", action="store_true", help=keep)
+
+	def add_faults(self, trials: int, patience: float, programs: str) -> None:
+		"""The options of those that disturb builds."""
+		self.add_argument("--trials", type=int, default=trials, metavar="N", help="how many (default %d)" % trials)
+		self.add_argument("--only", type=int, metavar="N", help="the trial of this number alone")
+		self.add_argument(
+			"--kinds", metavar="A,B", help="of faults, by their names or by how these begin (default all)"
+		)
+		waits = "seconds that a build may take (default %d)" % patience
+		self.add_argument("--patience", type=float, default=patience, metavar="S", help=waits)
+		self.add_argument("--programs", metavar="DIR", help=programs)
+		self.add_argument("--json", metavar="FILE", help="write what came of every trial")
+		self.add_argument("--list", action="store_true", help="show all kinds of faults, and end")
 
 
 def choose_seed(options: argparse.Namespace, is_told: bool = True) -> int:
@@ -91,6 +105,14 @@ def tell_progress(what: str, rarely: int) -> Callable[[int, int], None]:
 			print("%d of %d %s" % (done, total, what), file=sys.stderr, flush=True)
 
 	return say
+
+
+def write_json(name: Optional[str], record: Dict[str, Any]) -> None:
+	"""Write a record, if a file for it is named."""
+	if name:
+		with open(name, "w", encoding="utf-8") as file:
+			json.dump(record, file, indent=1)
+			file.write("\n")
 
 
 def conclude(wrong: Optional[str], done: str, root: pathlib.Path, keep: bool) -> int:

@@ -19,7 +19,7 @@ from benchmark.carry_out import carry_out
 from benchmark.machine import cores, load
 from benchmark.mistake import Failed, Mistake
 from benchmark.progress import Progress
-from benchmark.record import Record, check_places
+from benchmark.record import Parser, Record, add_places, check_places
 from benchmark.scratch import scratch
 from benchmark.table import layout, number
 from debian.sources import fetch
@@ -43,12 +43,11 @@ exit status: 0 all was built and is equal, 1 something failed or differs, 2 it c
 """
 
 
-class Parser(argparse.ArgumentParser):
+class Options(Parser):
 	"""All that can be asked for."""
 
 	def __init__(self) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		super().__init__(__doc__, EXAMPLES)
 		known = ", ".join(real.package for real in PROJECTS)
 		self.add_argument("--projects", type=names, metavar="A,B", help="of %s (default all)" % known)
 		self.add_argument("--contenders", type=names, metavar="A,B", help="default all that are here: --list")
@@ -59,8 +58,7 @@ class Parser(argparse.ArgumentParser):
 		self.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds (default 1)")
 		self.add_argument("--jobs", type=int, default=cores(), metavar="N", help="default the processors")
 		self.add_argument("--sources", type=pathlib.Path, default=TREE / "build" / "sources", metavar="DIR")
-		self.add_argument("--work", metavar="DIR", help="where to build (default the system's temporary folder)")
-		self.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each step")
+		add_places(self, "build", "step")
 		self.add_argument("--fetch", action="store_true", help="fetch the sources, and end")
 		self.add_argument("--list", action="store_true", help="list projects and contenders, and end")
 
@@ -146,7 +144,7 @@ class Campaign(Record):
 
 
 def main() -> int:
-	options = Parser().parse_args()
+	options = Options().parse_args()
 	return carry_out("realbuilds", lambda: work(options))
 
 
@@ -171,8 +169,7 @@ def work(options: argparse.Namespace) -> int:
 	contenders = [known["stock"], *(contender for contender in wanted if contender is not known["stock"])]
 	campaign = Campaign(options, contenders)
 	campaign.run(reals)
-	campaign.print_end()
-	return 0 if campaign.is_good() else 1
+	return campaign.finish()
 
 
 if __name__ == "__main__":

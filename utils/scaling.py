@@ -18,7 +18,7 @@ from benchmark.ledger import write_text
 from benchmark.machine import busy, cores
 from benchmark.mistake import Failed, Mistake
 from benchmark.plot import Curves, draw
-from benchmark.record import Record, check_places
+from benchmark.record import Parser, Record, add_places, check_places
 from benchmark.scratch import scratch
 from benchmark.service import find_engine, missing_engine
 from benchmark.table import layout, percent
@@ -57,20 +57,18 @@ def times(text: str) -> List[float]:
 	return [seconds(part) for part in names(text)]
 
 
-class Parser(argparse.ArgumentParser):
+class Options(Parser):
 	"""All that can be asked for."""
 
 	def __init__(self) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		super().__init__(__doc__, EXAMPLES)
 		commands = self.add_subparsers(dest="command", required=True, parser_class=argparse.ArgumentParser)
 		one = commands.add_parser("measure", help="start a cluster on this machine, and measure it")
 		one.add_argument("--workers", type=counts, default=WORKERS, metavar="A,B", help="default %s" % WORKERS)
 		one.add_argument("--seconds", type=seconds, default=0.5, metavar="S", help="of a command (default 0.5)")
 		one.add_argument("--commands", type=positive, metavar="N", help="for each row (default ten for each worker)")
 		one.add_argument("--repeat", type=positive, default=1, metavar="N", help="times (default 1)")
-		one.add_argument("--work", metavar="DIR", help="where to work (default the system's temporary folder)")
-		one.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each row")
+		add_places(one, "work", "row")
 		two = commands.add_parser("show", help="print what was measured")
 		three = commands.add_parser("simulate", help="go on to more workers")
 		three.add_argument("--workers", type=counts, default=FAR, metavar="A,B", help="default %s" % FAR)
@@ -153,8 +151,7 @@ def measure(options: argparse.Namespace) -> int:
 	campaign.run()
 	if campaign.rows:
 		print(table(campaign.rows))
-	campaign.print_end()
-	return 0 if campaign.is_good() else 1
+	return campaign.finish()
 
 
 def show(options: argparse.Namespace) -> int:
@@ -218,7 +215,7 @@ def simulate_all(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-	options = Parser().parse_args()
+	options = Options().parse_args()
 	commands = {"measure": measure, "show": show, "simulate": simulate_all}
 	return carry_out("scaling", lambda: commands[options.command](options))
 

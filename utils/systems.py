@@ -21,6 +21,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.mistake import Failed, Mistake
+from benchmark.record import Parser
 from debian.chamber import USER, WORK
 from debian.disks import KINDS, Disk
 from debian.groups import GROUPS, Group, choose_groups
@@ -44,12 +45,11 @@ PATIENCE = 1800.0  # seconds for one group of tests
 COUNTS = re.compile(r"(\d+) (passed|failed|skipped|errors?|deselected)")
 
 
-class Parser(argparse.ArgumentParser):
+class Options(Parser):
 	"""All that can be asked for."""
 
 	def __init__(self) -> None:
-		look = argparse.RawDescriptionHelpFormatter
-		super().__init__(description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=look)
+		super().__init__(__doc__, EXAMPLES)
 		self.add_argument("--suites", type=words, metavar="A,B", help="default %s" % ",".join(SUITES))
 		self.add_argument("--disks", type=words, metavar="A,B", help="of %s (default tmpfs)" % ",".join(KINDS))
 		self.add_argument("--tests", type=words, metavar="A,B", help="of %s (default all)" % ",".join(GROUPS))
@@ -264,7 +264,7 @@ def make_table(campaign: Campaign) -> str:
 
 
 def main() -> int:
-	options = Parser().read()
+	options = Options().read()
 	INTERRUPTS.listen()
 	options.folder = options.folder.resolve()
 	try:

@@ -1,8 +1,9 @@
 //! Forges an entry like an attacker who may write to a shared store, for tests: `forge < JSON`.
 //!
-//! Reads `{"key": …, "bundle": … or "entry": …, "acts": [[NAME, …]…]}`, with bytes as hexadecimal digits. Applies the acts to
-//! the newest entry, and prints the result with its blobs.
+//! Reads `{"key": …, "bundle": … or "entry": … with "blobs": …, "acts": [[NAME, …]…]}`, with bytes as hexadecimal digits.
+//! Applies the acts to the newest entry, and prints the result with its blobs. So the entry of one key can be given to another.
 
+use std::collections::HashMap;
 use std::io::{self, Error, Read};
 use std::path::Path as FilePath;
 
@@ -14,6 +15,7 @@ use wafengine::cache::remote::bundle::Bundle;
 use wafengine::cache::remote::wrapped::Wrapped;
 use wafengine::facts::fact::Fact;
 use wafengine::facts::path::{Path, Root};
+use wafengine::facts::status::Stamp;
 use wafengine::trust::signature::{Sealed, Signer};
 
 fn main() -> io::Result<()> {
@@ -25,7 +27,7 @@ fn main() -> io::Result<()> {
         Some(bundle) => Bundle::decode(&key, &unhex(bundle)?).ok_or(Error::other("no bundle of this key"))?,
         None => Bundle {
             entries: vec![unhex(text_of(&asked["entry"])?)?],
-            ..Bundle::default()
+            blobs: blobs_of(&asked["blobs"])?,
         },
     };
     let bytes = bundle.entries.remove(0);
@@ -94,6 +96,10 @@ impl Forged {
                 self.push(path, None, Content::Link { text });
             }
             ["folder", path] => self.push(path, None, Content::Folder),
+            ["drop", number] => {
+                let number: usize = number.parse().map_err(Error::other)?;
+                self.entry.outputs.retain(|output| output.number != Some(number));
+            }
             ["no outputs"] => self.entry.outputs.clear(),
             ["no facts"] => self.entry.facts.clear(),
             ["twice"] => self.entry.outputs.extend(self.entry.outputs.clone()),
@@ -101,6 +107,12 @@ impl Forged {
                 let (path, digest) = (named(path), Digest::of(b""));
                 self.entry.facts.push(Fact::File { path, digest });
             }
+            ["dated", seconds] => {
+                let (seconds, nanoseconds) = (seconds.parse().map_err(Error::other)?, 0);
+                let dated = Some(Stamp { seconds, nanoseconds });
+                self.entry.outputs.iter_mut().for_each(|output| output.dated = dated);
+            }
+            ["took", time] => self.entry.processor = time.parse().map_err(Error::other)?,
             ["exit", code] => self.entry.exit = code.parse().map_err(Error::other)?,
             ["stdout", text] => self.entry.stdout = Print::Inline(text.as_bytes().to_vec()),
             ["stderr", text] => self.entry.stderr = Print::Inline(text.as_bytes().to_vec()),
@@ -171,6 +183,15 @@ fn named(path: &str) -> Path {
     };
     let rest = path.as_bytes().to_vec();
     Path { root, rest }
+}
+
+fn blobs_of(value: &Value) -> io::Result<HashMap<Digest, Wrapped>> {
+    let blob = |(digest, blob): (&String, &Value)| {
+        let coding = blob["coding"].as_u64().unwrap_or_default() as u8;
+        let bytes = unhex(text_of(&blob["bytes"])?)?;
+        Ok((digest.parse().map_err(Error::other)?, Wrapped { coding, bytes }))
+    };
+    value.as_object().into_iter().flatten().map(blob).collect()
 }
 
 fn text_of(value: &Value) -> io::Result<&str> {

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import pathlib
 import sys
 import tempfile
 from typing import Any, Dict, List, Optional
@@ -10,6 +11,20 @@ from typing import Any, Dict, List, Optional
 from .machine import describe_machine
 from .mistake import Failed, Mistake
 from .progress import Progress
+
+
+class Parser(argparse.ArgumentParser):
+	"""The command line of a program that keeps a record. Description and examples are shown as they were written."""
+
+	def __init__(self, description: Optional[str], examples: str) -> None:
+		look = argparse.RawDescriptionHelpFormatter
+		super().__init__(description=(description or "").strip(), epilog=examples, formatter_class=look)
+
+
+def add_places(parser: argparse.ArgumentParser, work: str, each: str) -> None:
+	"""Options for a folder, and for the record, which is written after each of these."""
+	parser.add_argument("--work", metavar="DIR", help="where to %s (default the system's temporary folder)" % work)
+	parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all values after each %s" % each)
 
 
 class Record:
@@ -41,12 +56,17 @@ class Record:
 		part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 		os.replace(part, self.options.json)
 
-	def print_end(self) -> None:
-		"""Print what was not measured, and on which machine the rest was."""
+	def tell(self) -> None:
+		"""Print what was measured."""
+
+	def finish(self) -> int:
+		"""Print all that came of it, and on which machine. Returns the exit status."""
+		self.tell()
 		for title, lines in (("failed", self.failed), ("left out", self.left_out)):
 			for line in lines:
 				print("%s: %s" % (title, line))
 		print("%s, %s, load before it %s" % tuple(self.machine[key] for key in ("processor", "system", "load")))
+		return 0 if self.is_good() else 1
 
 	def is_good(self) -> bool:
 		"""Whether something was measured, nothing failed, and nothing was wrong."""

@@ -11,6 +11,7 @@ import subprocess
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple
 
+import hunt
 from benchmark.environment import plain_environment
 from benchmark.hosts import Host, Hosts
 from benchmark.mistake import Failed
@@ -56,19 +57,9 @@ class Machine:
 		self.environ = {**plain_environment(), **variables, "WAFCC_REMOTE": address, "HOME": str(place)}
 
 	def run(self, command: List[str], folder: pathlib.Path) -> None:
-		done = subprocess.run(
-			self.host.enter([self.wafcc, *command]),
-			cwd=folder,
-			env=self.environ,
-			stdin=subprocess.DEVNULL,
-			capture_output=True,
-			encoding="utf-8",
-			errors="replace",
-			timeout=PATIENCE,
-			check=False,
-		)
+		done = hunt.run(self.host.enter([self.wafcc, *command]), folder, self.environ, PATIENCE)
 		if done.returncode:
-			raise Failed("%s ended with status %d" % (shlex.join(command), done.returncode), done.stdout + done.stderr)
+			raise Failed("%s ended with status %d" % (shlex.join(command), done.returncode), done.stdout)
 
 	def counts(self) -> Dict[str, Any]:
 		return json.loads(self.ask("--show-stats", "--json"))

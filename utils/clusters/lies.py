@@ -14,7 +14,7 @@ from benchmark.servers import LOOPBACK
 from .buildgrid import INSTANCE
 
 UPDATE = "/google.devtools.remoteworkers.v1test2.Bots/UpdateBotSession"
-KEY, ENTRY, BLOBS = ".wafd/key", ".wafd/entry", ".wafd/blobs"
+KEY, ENTRY = ".wafd/key", ".wafd/entry"
 PATIENCE = 20  # seconds
 
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from typing import Callable
 
+import hunt
 from benchmark.mistake import Mistake
 
 NAMED = "libboost-dev"
@@ -45,17 +46,7 @@ def download(package: str, folder: pathlib.Path) -> str:
 
 def run(folder: pathlib.Path, *argv: str) -> str:
 	try:
-		done = subprocess.run(
-			argv,
-			cwd=folder,
-			stdin=subprocess.DEVNULL,
-			stdout=subprocess.PIPE,
-			stderr=subprocess.STDOUT,
-			timeout=PATIENCE,
-			encoding="utf-8",
-			errors="replace",
-			check=False,
-		)
+		done = hunt.run(argv, folder, seconds=PATIENCE)
 	except (OSError, subprocess.TimeoutExpired) as e:
 		raise Mistake("Boost's headers: %s: %s" % (e, REMEDY)) from None
 	if done.returncode:

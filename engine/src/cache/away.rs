@@ -23,7 +23,7 @@ use super::foresee::{self, is_of_system, Foreseen, Search, Unforeseen};
 use super::lookup::claim::Claim;
 use super::lookup::entry::Entry;
 use super::remote::bundle::Bundle;
-use super::remote::foreign::Refusal;
+use super::remote::foreign::{Origin, Refusal};
 use super::remote::wrapped::Wrapped;
 use super::remote::{Errand, Executor, Made, Unmade};
 use super::search::{Judged, NotAdopted};
@@ -32,9 +32,10 @@ use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::cluster::message::{Execute, Failure};
 use crate::cluster::{ENTRY, PLACES, VERSION};
+use crate::facts::exception::ALWAYS_ASKED;
 use crate::facts::fact::{Change, Fact};
 use crate::facts::file_view::FileView;
-use crate::facts::path::{lexically_normal, Path, Place};
+use crate::facts::path::{lexically_normal, Place};
 use crate::facts::world::View;
 use crate::files::checkout;
 use crate::observe::access::Bytes;
@@ -46,7 +47,7 @@ pub const SHORT: u64 = 100_000;
 const TIME: u64 = 600_000;
 /// How many files are added at most that were missed there.
 const MOST_MISSED: usize = 4096;
-/// Variables of which compilers ask, and that name no secret. Others are sent if the command has asked for them before.
+/// Variables of which compilers ask, and that name no secret. Others are sent if the command has asked for them here before.
 const VARIABLES: [&str; 22] = [
     "PATH",
     "PWD",
@@ -87,7 +88,6 @@ pub enum NotAway {
     NoEntry,
     Changed,
     Key,
-    Source,
     Facts,
     Lacks,
     Refused(Refusal),
@@ -111,7 +111,6 @@ impl NotAway {
             NotAway::NoEntry => "the worker has no entry of it",
             NotAway::Changed => "a file changed while it was sent",
             NotAway::Key => "the worker takes it for another command",
-            NotAway::Source => "what came back does not depend on its source",
             NotAway::Facts => "what it depends on is not the same there",
             NotAway::Lacks => "a part of the result did not come",
             NotAway::Refused(why) => why.name(),
@@ -302,13 +301,26 @@ impl Cache {
         // The worker must find the same checkout: its name is left out of the key.
         let marks = checkout::marks(FilePath::new(OsStr::from_bytes(folder)));
         marks.iter().for_each(|mark| search.add(mark.as_os_str().as_bytes()));
-        let mut variables = away.variables.clone();
-        if let Some(entry) = self.store.find(&away.key).first().and_then(|known| self.read(known)) {
-            let place = question.place(&action.knows);
-            let facts = entry.entry.facts.iter();
-            facts.for_each(|fact| note_needed(fact, &place, |path| search.add(&path), |name| variables.push(name)));
+        let (mut asked, mut variables) = (away.missed.clone(), away.variables.clone());
+        let entries = self.store.find(&away.key);
+        let mut known = entries.iter().filter_map(|known| self.read(known));
+        let (newest, own) = (known.next(), known.find(|known| known.origin == Origin::Own));
+        let place = question.place(&action.knows);
+        for known in newest.iter().chain(&own) {
+            let is_own = known.origin == Origin::Own;
+            let mut add = |path: Bytes| match is_own {
+                true => search.add(&path),
+                false => asked.push(path),
+            };
+            for fact in &known.entry.facts {
+                note_needed(fact, &place, &mut add, |name| {
+                    if is_own || may_be_asked(&name) {
+                        variables.push(name);
+                    }
+                });
+            }
         }
-        away.missed.iter().for_each(|path| search.add(path));
+        search.add_asked(&asked).map_err(NotAway::from)?;
         let (foreseen, places) = search.finish().map_err(NotAway::from)?;
         let Foreseen { files, folders, links } = foreseen;
         if is_of_system(folder) {
@@ -346,10 +358,6 @@ impl Cache {
         };
         let stayed = |why: NotAway, words: String| Returned::Stayed(Stayed::because(why, words));
         match self.judge(question, action, &away.key, &bundle, &mut None) {
-            // Every fact of another command's entry may hold here, too.
-            Judged::Holds(entry, _) if !reads_source(&entry, question, action) => {
-                stayed(NotAway::Source, String::new())
-            }
             Judged::Holds(entry, at) => {
                 match self.adopt(&question.declaration(action), &away.key, &entry, at, &bundle) {
                     Ok(()) => {
@@ -385,7 +393,7 @@ impl Cache {
         let (mut missed, mut variables) = (Vec::new(), Vec::new());
         for (fact, change) in entry.changes(&mut view) {
             let is_mendable = match (fact, &change) {
-                (Some(Fact::Variable { value: None, .. }), _) => true,
+                (Some(Fact::Variable { name, value: None }), _) => may_be_asked(name),
                 (Some(fact), _) => fact.path().is_some_and(|path| !is_of_system(&place.absolute(path))),
                 (None, _) => false,
             };
@@ -445,21 +453,9 @@ fn note_needed(fact: &Fact, place: &Place, mut path: impl FnMut(Bytes), mut vari
     }
 }
 
-/// Whether an entry depends on the content of the file that the command compiles.
-fn reads_source(entry: &Entry, question: &Question, action: &Action) -> bool {
-    let Some(source) = &action.source else { return false };
-    let place = question.place(&action.knows);
-    let real = |path: &[u8]| FilePath::new(OsStr::from_bytes(path)).canonicalize().ok();
-    let joined = FilePath::new(OsStr::from_bytes(&question.folder)).join(OsStr::from_bytes(source));
-    let Some(wanted) = real(joined.as_os_str().as_bytes()) else {
-        return false;
-    };
-    let is_source = |path: &Path| real(&place.absolute(path)).is_some_and(|found| found == wanted);
-    entry.facts.iter().any(|fact| match fact {
-        Fact::File { path, .. } | Fact::Except { path, .. } => is_source(path),
-        Fact::Twins { twins } => twins.iter().any(|twin| is_source(&twin.path)),
-        _ => false,
-    })
+/// Whether a variable is sent because another machine says that the command asks for it. Any other could be a secret.
+fn may_be_asked(name: &[u8]) -> bool {
+    ALWAYS_ASKED.contains(&name)
 }
 
 /// The variables that a command gets there.

@@ -19,6 +19,7 @@ use super::compiler::action::Named;
 use crate::cluster::message::MOST_PARTS;
 use crate::facts::file_view::{status, status_of_name};
 use crate::facts::includes::{self, Scan};
+use crate::facts::path::below;
 use crate::facts::status::Status;
 use crate::observe::access::Bytes;
 
@@ -207,6 +208,24 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Adds what another machine says that the command needs, but nothing outside of the folders in which the command has
+    /// something anyway, and nothing hidden there. Otherwise that machine could have any file sent.
+    pub fn add_asked(&mut self, paths: &[Bytes]) -> Result<(), Unforeseen> {
+        let places = self.places()?;
+        let may_be_asked = |real: &Bytes| {
+            let mut rest = places.iter().filter_map(|place| below(place, real));
+            rest.any(|rest| !rest.split(|byte| *byte == b'/').any(|part| part.starts_with(b".")))
+        };
+        for path in paths {
+            match self.find(path, 0) {
+                Some(Found::File(real, _)) if may_be_asked(&real) => drop(self.foreseen.files.insert(real)),
+                Some(Found::Folder(real)) if may_be_asked(&real) => self.note_folder(&real),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a source, and each file that one of the names in it can mean, as long as there are such.
     pub fn add_sources(&mut self, folder: &[u8], named: &Named) -> Result<(), Unforeseen> {
         let mut searched = Vec::new();
@@ -288,18 +307,20 @@ impl<'a> Search<'a> {
 
     /// All that was found, and the folders in which nothing else may be.
     pub fn finish(self) -> Result<(Foreseen, Vec<Bytes>), Unforeseen> {
+        let places = self.places()?;
         let foreseen = self.foreseen;
         let parts = foreseen.files.len() + foreseen.folders.len() + foreseen.links.len();
-        if parts > MOST_PARTS {
-            return Err(Unforeseen::TooMuch);
+        match parts > MOST_PARTS {
+            true => Err(Unforeseen::TooMuch),
+            false => Ok((foreseen, places)),
         }
-        let above = |path: &Bytes| split(path).0.to_vec();
-        let folders = foreseen.files.iter().chain(foreseen.links.keys()).map(above);
-        let all = folders
-            .chain(foreseen.folders.iter().cloned())
-            .filter(|folder| folder.len() > 1);
-        let places = places(all)?;
-        Ok((foreseen, places))
+    }
+
+    fn places(&self) -> Result<Vec<Bytes>, Unforeseen> {
+        let Foreseen { files, folders, links } = &self.foreseen;
+        let above = files.iter().chain(links.keys()).map(|path| split(path).0.to_vec());
+        let all = above.chain(folders.iter().cloned());
+        places(all.filter(|folder| folder.len() > 1))
     }
 }
 
@@ -483,6 +504,32 @@ mod tests {
         let (foreseen, _) = search.finish().unwrap();
         assert_eq!(tree.shown(&foreseen.files), ["real/a.c", "real/c.h"]);
         assert_eq!(tree.shown(foreseen.links.keys()), ["real/b.h", "src", "system"]);
+    }
+
+    #[test]
+    fn another_machine_can_ask_for_no_file_elsewhere() {
+        let tree = Tree::new("asked");
+        for name in ["p/src/x.c", "p/inc/x.h", "p/.netrc", "p/.git/config", "q/x.h"] {
+            tree.write(name, "");
+        }
+        symlink("../q", tree.0.join("p/way")).unwrap();
+        let scans = Scans::default();
+        let mut search = Search::new(&scans);
+        search.add(&tree.bytes("p/src/x.c"));
+        let places = search.places().unwrap();
+        let asked = ["inc/x.h", ".netrc", ".git/config", "way/x.h", "src/../../q/x.h"];
+        search
+            .add_asked(&asked.map(|name| tree.bytes(&format!("p/{name}"))))
+            .unwrap();
+        let files = search.finish().unwrap().0.files;
+        let is_inside = |path: &Bytes| places.iter().any(|place| below(place, path).is_some());
+        assert!(files.iter().all(is_inside), "{files:?}");
+        let visible: Vec<_> = tree
+            .shown(&files)
+            .into_iter()
+            .filter(|name| name.starts_with("p/"))
+            .collect();
+        assert_eq!(visible, ["p/inc/x.h", "p/src/x.c"]);
     }
 
     #[test]

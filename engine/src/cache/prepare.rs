@@ -30,6 +30,7 @@ use super::preamble::effects::{self, Apart};
 use super::preamble::recipe::{self, Recipe};
 use super::preamble::table::{OwnFolder, Spot, User};
 use super::preamble::{prefix, Preamble, Refusal};
+use super::remote::foreign::Origin;
 use super::rerun::{
     make_empty_folders, run_in, run_observed, words_of, Due, Elsewhere, NotCompared, Observed, Purpose, Results, Run,
     PRINTS,
@@ -433,11 +434,15 @@ impl Cache {
         Ok(entry)
     }
 
+    /// An entry of this machine. What is made of one of another machine would count as our own.
     pub(super) fn entry_that_holds(&self, due: &Due) -> Option<Entry> {
         let key = key_in_namespace(&due.key, &due.question.wishes.namespace);
         let entries = self.store.find(&key);
-        let mut entries = entries.iter().filter_map(|known| Some(self.read(known)?.entry));
-        entries.find(|entry| self.require_facts(due, entry).is_ok())
+        let stored = entries.iter().filter_map(|known| self.read(known));
+        let mut own = stored
+            .filter(|stored| stored.origin == Origin::Own)
+            .map(|stored| stored.entry);
+        own.find(|entry| self.require_facts(due, entry).is_ok())
     }
 
     /// Compiles the source after the preamble and compares the result with that of the plain compile. Returns how much

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use super::answer::Question;
 use super::compiler::action::Action;
-use super::lookup::entry::{Content, Entry, Print};
+use super::compiler::relocation::is_of_rules;
+use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::flight::{Flight, Joined};
 use super::remote::bundle::{Bundle, MOST_ENTRIES};
 use super::remote::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored};
@@ -278,19 +279,8 @@ impl Cache {
         at: usize,
         bundle: &Bundle,
     ) -> Result<(), NotAdopted> {
-        let outputs = entry.outputs.iter().filter_map(|output| match output.content {
-            Content::File { digest, size, .. } => Some((digest, declaration.has_own_size(output).then_some(size))),
-            _ => None,
-        });
-        for (digest, size) in outputs {
-            let Some(blob) = bundle.blobs.get(&digest).filter(|_| !self.store.has_blob(&digest)) else {
-                continue;
-            };
-            let blob = opened(blob, &digest)?;
-            if size.is_some_and(|size| size != blob.len() as u64) {
-                return Err(NotAdopted::Refused(Refusal::Size));
-            }
-            self.store.put_blob(&blob).map_err(NotAdopted::by_store)?;
+        for output in &entry.outputs {
+            self.adopt_output(output, declaration, bundle)?;
         }
         for print in [&entry.stdout, &entry.stderr] {
             self.adopt_print(print, bundle)?;
@@ -301,27 +291,53 @@ impl Cache {
         stored.map(drop).map_err(NotAdopted::by_store)
     }
 
+    fn adopt_output(&self, output: &Output, declaration: &Declaration<'_>, bundle: &Bundle) -> Result<(), NotAdopted> {
+        let Content::File { digest, size, .. } = output.content else {
+            return Ok(());
+        };
+        if declaration.is_of_dependencies(output) {
+            return self.adopt_text(&digest, bundle, |text| match is_of_rules(text) {
+                true => Ok(()),
+                false => Err(Refusal::Dependencies),
+            });
+        }
+        let Some(blob) = bundle.blobs.get(&digest).filter(|_| !self.store.has_blob(&digest)) else {
+            return Ok(());
+        };
+        let blob = opened(blob, &digest)?;
+        if size != blob.len() as u64 {
+            return Err(NotAdopted::Refused(Refusal::Size));
+        }
+        self.store.put_blob(&blob).map(drop).map_err(NotAdopted::by_store)
+    }
+
     /// Stores a text that will be printed to a terminal. A text with control sequences is refused.
     fn adopt_print(&self, print: &Print, bundle: &Bundle) -> Result<(), NotAdopted> {
-        let controls = || Err(NotAdopted::Refused(Refusal::Controls));
-        let (digest, size) = match print {
-            Print::Inline(text) if is_calm(text) => return Ok(()),
-            Print::Inline(_) => return controls(),
-            Print::Blob { digest, size } => (digest, *size),
-        };
+        let is_good = |text: &[u8]| is_calm(text).then_some(()).ok_or(Refusal::Controls);
+        match print {
+            Print::Inline(text) => is_good(text).map_err(NotAdopted::Refused),
+            Print::Blob { digest, size } => self.adopt_text(digest, bundle, |text| match text.len() as u64 == *size {
+                true => is_good(text),
+                false => Err(Refusal::Size),
+            }),
+        }
+    }
+
+    /// Stores a text of which more counts than its digest, wherever it is.
+    fn adopt_text(
+        &self,
+        digest: &Digest,
+        bundle: &Bundle,
+        judge: impl FnOnce(&[u8]) -> Result<(), Refusal>,
+    ) -> Result<(), NotAdopted> {
         let known = self.store.open_blob(digest).and_then(Blob::into_bytes);
         let is_known = known.is_some();
         let text = match (known, bundle.blobs.get(digest)) {
             (Some(text), _) => text,
             (None, Some(blob)) => opened(blob, digest)?,
-            (None, None) => return controls(),
+            (None, None) => return Err(NotAdopted::Failed("a blob of it is lost".to_owned())),
         };
-        if text.len() as u64 != size {
-            return Err(NotAdopted::Refused(Refusal::Size));
-        }
-        if !is_calm(&text) {
-            return controls();
-        }
+        judge(&text).map_err(NotAdopted::Refused)?;
         match is_known {
             true => Ok(()),
             false => self.store.put_blob(&text).map(drop).map_err(NotAdopted::by_store),

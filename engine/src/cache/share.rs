@@ -167,16 +167,10 @@ impl Cache {
         let knowledge = Knowledge {
             policy: knows.policy(),
             outputs: Some(&names),
-            modules: None,
             unseen: &FOR_DIAGNOSTICS,
             observer: &observed.observer,
-            started: observed.started,
-            // Tomorrow a source may use any macro of the headers, so they count as wholes.
-            words: None,
-            messages: &[],
-            macros: &[],
-            rehearsed: None,
-            has_failed: false,
+            // Its words are left out: tomorrow a source may use any macro of the headers, so they count as wholes.
+            ..Knowledge::since(observed.started)
         };
         let folder = folder.as_os_str().as_bytes();
         let own = |access: &&Access| !is_within(access, folder);

@@ -142,12 +142,7 @@ impl DriverModel {
         })
     }
 
-    /// Whether the driver of another command of the shape does exactly this.
-    pub fn predicts(&self, observed: &Observed) -> bool {
-        self.accesses_for(&observed.names).concat() == observed.normalized()
-    }
-
-    /// The first access that was not predicted, for the log.
+    /// The first access of the driver of another command of the shape that was not predicted, if there is one.
     pub fn find_mismatch(&self, observed: &Observed) -> Option<(Option<Access>, Option<Access>)> {
         let (told, real) = (self.accesses_for(&observed.names).concat(), observed.normalized());
         let at = (0..told.len().max(real.len())).find(|at| told.get(*at) != real.get(*at))?;

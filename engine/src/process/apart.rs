@@ -360,6 +360,11 @@ fn mount_layer(folder: &Path, layer: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// From now on, nothing of a mount can be changed, except for some that lie in it.
+pub fn protect_mount(path: &Path, is_recursive: bool) -> io::Result<()> {
+    change_mounts(path, is_recursive, READ_ONLY, 0)
+}
+
 /// Changes attributes of mounts; see mount_setattr(2).
 fn change_mounts(path: &Path, is_recursive: bool, set: u64, clear: u64) -> io::Result<()> {
     /// `struct mount_attr` of the kernel.

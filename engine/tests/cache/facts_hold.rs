@@ -384,16 +384,7 @@ impl Case {
                 statuses: Statuses::Ignored,
                 ..Policy::default()
             },
-            outputs: None,
-            modules: None,
-            unseen: &[],
-            observer: b"",
-            started,
-            words: None,
-            messages: &[],
-            macros: &[],
-            rehearsed: None,
-            has_failed: false,
+            ..Knowledge::since(started)
         };
         understand(
             accesses,

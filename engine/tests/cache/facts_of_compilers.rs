@@ -88,15 +88,8 @@ impl Project {
         let knowledge = Knowledge {
             policy: COMPILER,
             outputs: Some(&outputs),
-            modules: None,
-            unseen: &[],
             observer: library.as_os_str().as_bytes(),
-            started,
-            words: None,
-            messages: &[],
-            macros: &[],
-            rehearsed: None,
-            has_failed: false,
+            ..Knowledge::since(started)
         };
         let place = self.place();
         let mut view = View::new(&self.world, &place, &self.environment);

@@ -159,12 +159,7 @@ impl ScriptedCommand {
             modules: self.modules,
             unseen: &["TERM"],
             observer: b"/lib/observer.so",
-            started: self.started,
-            words: None,
-            messages: &[],
-            macros: &[],
-            rehearsed: None,
-            has_failed: false,
+            ..Knowledge::since(self.started)
         };
         let (place, environment) = (self.place(), self.environment());
         understand(

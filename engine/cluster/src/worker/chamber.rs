@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::mount::{
     mount, mount_bind, mount_bind_recursive, mount_change, MountFlags, MountPropagationFlags, UnmountFlags,
 };
+use wafengine::process::apart::protect_mount;
 
 use super::keeper::INSIDE;
 use super::order::Setup;
@@ -110,7 +111,7 @@ fn furnish(setup: &Setup) -> Result<(), String> {
         room.bind(&source, place, false)
             .map_err(|error| failed(&format!("bring in {}", place.display()), error))?;
     }
-    read_only(&room.new, 0).map_err(|error| failed("protect the root", error))?;
+    protect_mount(&room.new, false).map_err(|error| failed("protect the root", error))?;
     std::env::set_current_dir(&room.new).map_err(|error| failed("enter the root", error))?;
     rustix::process::pivot_root(".", ".").map_err(|error| failed("change the root", error.into()))?;
     rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|error| failed("leave the old root", error.into()))?;
@@ -179,7 +180,7 @@ impl Room<'_> {
         if is_read_only {
             // With what is mounted in it, which a user without rights must not uncover.
             mount_bind_recursive(source, &target)?;
-            return read_only(&target, libc::AT_RECURSIVE);
+            return protect_mount(&target, true);
         }
         Ok(mount_bind(source, &target)?)
     }
@@ -204,7 +205,7 @@ impl Room<'_> {
         let sys = self.at(Path::new("/sys"));
         fs::create_dir(&sys)?;
         mount_bind_recursive("/sys", &sys)?;
-        read_only(&sys, libc::AT_RECURSIVE)
+        protect_mount(&sys, true)
     }
 
     fn add_own(&self, setup: &Setup) -> io::Result<()> {
@@ -230,39 +231,6 @@ impl Room<'_> {
             symlink("/tmp", var.join("tmp"))?;
         }
         Ok(())
-    }
-}
-
-/// Nothing of this mount can be written any more.
-fn read_only(path: &Path, flags: libc::c_int) -> io::Result<()> {
-    #[repr(C)]
-    struct Attributes {
-        set: u64,
-        clear: u64,
-        propagation: u64,
-        user: u64,
-    }
-    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
-    let attributes = Attributes {
-        set: libc::MOUNT_ATTR_RDONLY,
-        clear: 0,
-        propagation: 0,
-        user: 0,
-    };
-    // SAFETY: the kernel reads what is ours.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            &attributes,
-            size_of::<Attributes>(),
-        )
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -19,7 +19,7 @@ use super::keeper::INSIDE;
 use super::order::{Ended, Order};
 use super::outputs::{self, Taken, Untaken};
 use super::slot::{relative, Slot};
-use super::store::{Store, Wanted};
+use super::store::Store;
 use super::tree::{self, Node, Tree, Trees, Unread};
 use crate::connection::Fault;
 use crate::contents::Contents;
@@ -163,14 +163,7 @@ impl Executor {
         let fetching = SystemTime::now();
         let tree = self.trees.read(&root).await?;
         let tree = placed(tree, &plan, &command)?;
-        let files = tree.values().filter_map(|node| match node {
-            Node::File { digest, is_program } => Some(Wanted {
-                digest: *digest,
-                is_program: *is_program,
-            }),
-            _ => None,
-        });
-        let files: Vec<Wanted> = files.collect();
+        let files = tree::files(&tree);
         let pins = self
             .store
             .bring(&self.contents, &files)
@@ -478,6 +471,7 @@ fn missing(digests: &[Digest]) -> Status {
 mod tests {
     use super::*;
     use crate::reapi::command::EnvironmentVariable;
+    use crate::worker::store::Wanted;
 
     fn command(places: &str) -> Command {
         let variables = [
@@ -531,10 +525,10 @@ mod tests {
     #[test]
     fn files_outside_of_the_places_are_refused() {
         let plan = plan("/home/u/p").unwrap();
-        let file = Node::File {
+        let file = Node::File(Wanted {
             digest: Digest::of(b""),
             is_program: false,
-        };
+        });
         let with = |path: &str| placed([(path.to_owned(), file.clone())].into(), &plan, &command(""));
         let tree = with("home/u/p/x").unwrap();
         assert_eq!((&tree["home/u/p"], &tree["home/u/p/o"]), (&Node::Folder, &Node::Folder));

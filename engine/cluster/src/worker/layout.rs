@@ -77,8 +77,7 @@ pub fn lay_out(root: &Path, tree: &Tree, pins: &Pins, laid: &mut Laid, manner: &
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         below.entry(folder).or_default().push((name, node));
     }
-    laid.0
-        .retain(|path, _| matches!(tree.get(path), Some(Node::File { .. })));
+    laid.0.retain(|path, _| matches!(tree.get(path), Some(Node::File(_))));
     let mut work = Work {
         manner,
         pins,
@@ -112,13 +111,7 @@ impl Work<'_> {
                     let opened = self.open(folder, &name, &inner, depth)?;
                     self.folder(opened.as_fd(), &inner, depth + 1)?;
                 }
-                Node::File { digest, is_program } => {
-                    let wanted = Wanted {
-                        digest: *digest,
-                        is_program: *is_program,
-                    };
-                    self.file(folder, &name, inner, wanted, depth)?;
-                }
+                Node::File(wanted) => self.file(folder, &name, inner, *wanted, depth)?,
                 Node::Link { target } => self.link(folder, &name, target, depth)?,
             }
         }
@@ -252,6 +245,7 @@ mod tests {
     use crate::contents::Contents;
     use crate::digests::Digest;
     use crate::worker::store::Store;
+    use crate::worker::tree::files;
     use std::fs;
     use std::os::unix::fs::{symlink, MetadataExt};
     use std::path::PathBuf;
@@ -271,18 +265,11 @@ mod tests {
         }
     }
 
-    fn wanted(text: &str) -> Wanted {
-        Wanted {
+    fn file(text: &str) -> Node {
+        Node::File(Wanted {
             digest: Digest::of(text.as_bytes()),
             is_program: false,
-        }
-    }
-
-    fn file(text: &str) -> Node {
-        Node::File {
-            digest: wanted(text).digest,
-            is_program: false,
-        }
+        })
     }
 
     fn tree<const N: usize>(nodes: [(&str, Node); N]) -> Tree {
@@ -313,14 +300,7 @@ mod tests {
 
         /// Lays a tree out. What it needs is in the store, so that no cluster is asked.
         fn lay_out(&mut self, tree: &Tree, links: bool) -> bool {
-            let files = tree.values().filter_map(|node| match node {
-                Node::File { digest, is_program } => Some(Wanted {
-                    digest: *digest,
-                    is_program: *is_program,
-                }),
-                _ => None,
-            });
-            let files: Vec<Wanted> = files.collect();
+            let files = files(tree);
             let store = self.store.clone();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lru::LruCache;
 use prost::Message;
 
+use super::store::Wanted;
 use crate::connection::Fault;
 use crate::contents::Contents;
 use crate::digests::Digest;
@@ -27,12 +28,21 @@ const KEPT: usize = 1 << 14;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     Folder,
-    File { digest: Digest, is_program: bool },
+    File(Wanted),
     Link { target: String },
 }
 
 /// What is at each path. Paths are relative to the root, and a folder comes before what is in it.
 pub type Tree = BTreeMap<String, Node>;
+
+/// All files of a tree.
+pub fn files(tree: &Tree) -> Vec<Wanted> {
+    let file = |node: &Node| match node {
+        Node::File(wanted) => Some(*wanted),
+        _ => None,
+    };
+    tree.values().filter_map(file).collect()
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unread {
@@ -163,11 +173,11 @@ fn lay_out(root: &Digest, folders: &HashMap<Digest, Arc<Directory>>) -> Result<T
             }
         };
         for file in &folder.files {
-            let node = Node::File {
+            let wanted = Wanted {
                 digest: digest_of(file.digest.as_ref())?,
                 is_program: file.is_executable,
             };
-            add(&file.name, node)?;
+            add(&file.name, Node::File(wanted))?;
         }
         for link in &folder.symlinks {
             if link.target.is_empty() || link.target.len() > LONGEST || link.target.contains('\0') {
@@ -200,7 +210,7 @@ pub fn add_folder(tree: &mut Tree, path: &str) -> Result<(), String> {
             Node::Folder => {}
             // It may lead to a folder.
             Node::Link { .. } => return Ok(()),
-            Node::File { .. } => return Err(path[..end].to_owned()),
+            Node::File(_) => return Err(path[..end].to_owned()),
         }
     }
     Ok(())

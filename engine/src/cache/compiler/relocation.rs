@@ -160,6 +160,24 @@ fn known_rules(text: &[u8], compiler: Compiler) -> Option<Vec<Rule>> {
     rules(text).filter(|rules| laid(rules, compiler) == text)
 }
 
+/// Whether make takes a dependency file for rules that have no recipes, and for nothing else: it reads such files as parts of
+/// the makefile. Names are refused that would need a dollar sign, or one of the characters that make anything else of a rule.
+pub fn is_of_rules(text: &[u8]) -> bool {
+    let is_name = |word: &Bytes| {
+        !word
+            .iter()
+            .any(|byte| byte.is_ascii_control() || b"$=;|%&:".contains(byte))
+    };
+    let is_rule = |rule: &Rule| {
+        let is_directive = |first: &Bytes| rule.targets.len() > 1 && !first.iter().any(|byte| b"./".contains(byte));
+        let is_special = |target: &Bytes| target.first() == Some(&b'.') && !target.contains(&b'/');
+        !rule.targets.first().is_some_and(is_directive)
+            && !rule.targets.iter().any(is_special)
+            && rule.targets.iter().chain(&rule.sources).all(is_name)
+    };
+    text.is_empty() || rules(text).is_some_and(|rules| rules.iter().all(is_rule))
+}
+
 fn rules(text: &[u8]) -> Option<Vec<Rule>> {
     let text = text.strip_suffix(b"\n")?;
     let mut rules = vec![Bytes::new()];
@@ -373,5 +391,43 @@ mod tests {
         );
         assert_eq!(moved("a.c: #warning /home/one/x"), None);
         assert_eq!(moved("/home/onemore/x"), None);
+    }
+
+    #[test]
+    fn dependency_files_of_compilers_are_rules() {
+        for text in [
+            "",
+            "x.o: a.c\n",
+            "out/x.o x.d: a.c \\\n inc/sp\\ ace.h \\#h.h\n\ninc/sp\\ ace.h:\n",
+        ] {
+            assert!(is_of_rules(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_make_would_run_or_remember_is_no_rule() {
+        for text in [
+            "x.o: a.c $(shell touch owned)\n",
+            "x.o: $$(shell touch owned)\n",
+            "x.o: a.c\n\ttouch owned\n",
+            "x.o: a.c ; touch owned\n",
+            "x.o: SHELL=/tmp/owned\n",
+            "x.o: SHELL = /tmp/owned\n",
+            "SHELL := /tmp/owned\n",
+            "x.o:: a.c\n",
+            "include owned.mk:\n",
+            "include\x0cowned.mk:\n",
+            "-include owned.mk:\n",
+            "load ./owned.so:\n",
+            "export x.o: a.c\n",
+            "define x.o:\n",
+            ".IGNORE: x.o\n",
+            "%.o: %.c\n",
+            "x.o: a.c b.c:\n",
+            "no rule\n",
+            "x.o: a.c",
+        ] {
+            assert!(!is_of_rules(text.as_bytes()), "{text}");
+        }
     }
 }

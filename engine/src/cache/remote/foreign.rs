@@ -10,6 +10,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::wrapped::LARGEST_BLOB;
@@ -17,14 +18,18 @@ use crate::cache::compiler::action::Action;
 use crate::cache::compiler::outputs::Role;
 use crate::cache::lookup::destination::resolved;
 use crate::cache::lookup::entry::{Content, Entry, Output, Print};
+use crate::facts::definitions::Comments;
 use crate::facts::fact::Fact;
 use crate::facts::path::{lexically_normal, tidy, Path, Place};
+use crate::facts::status::Stamp;
 use crate::observe::access::Bytes;
 use crate::trust::signature::{Distrust, PublicKey};
 
 const MAGIC: &[u8; 4] = b"wff\x01";
 /// Limit for all blobs of one entry, because they are held in memory.
 pub const MOST_BYTES: u64 = 256 << 20;
+/// No command takes longer, in microseconds. The times of hits are added up.
+const LONGEST: u64 = 30 * 24 * 3600 * 1_000_000;
 /// The kernel generates the content of files in these folders, and reading some of them blocks.
 const UNREAL: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
 /// The longest address of a hyperlink in a message.
@@ -36,11 +41,14 @@ pub enum Refusal {
     Distrusted(Distrust),
     NoEntry,
     Failed,
+    Source,
     NoFile,
     Undeclared,
     Twice,
     Lacking,
     Program,
+    Dated,
+    Dependencies,
     TooMuch,
     Size,
     Unreal,
@@ -56,11 +64,14 @@ impl Refusal {
             Refusal::Distrusted(why) => why.name(),
             Refusal::NoEntry => "it is no entry",
             Refusal::Failed => "it is of a command that failed",
+            Refusal::Source => "it does not depend on the command's source",
             Refusal::NoFile => "an output of it is no file",
             Refusal::Undeclared => "it names an output that is not declared",
             Refusal::Twice => "it names an output twice",
             Refusal::Lacking => "it lacks an output that is declared",
             Refusal::Program => "it makes a program of what is none",
+            Refusal::Dated => "it sets the time of an output",
+            Refusal::Dependencies => "a dependency file of it has more than names of files",
             Refusal::TooMuch => "it claims too much",
             Refusal::Size => "a blob is not as large as it says",
             Refusal::Unreal => "it depends on files of the kernel",
@@ -158,6 +169,7 @@ impl Declaration<'_> {
         if entry.facts.iter().any(|fact| is_unreal(fact, &place)) {
             return Err(Refusal::Unreal);
         }
+        let now = Stamp::now();
         let mut numbers = vec![false; knows.outputs.len()];
         let mut names = vec![false; named.len()];
         let mut places = Vec::with_capacity(entry.outputs.len());
@@ -167,6 +179,13 @@ impl Declaration<'_> {
             };
             if knows.compiler.is_some() && is_program {
                 return Err(Refusal::Program);
+            }
+            // Compilers set no times. With one that is to come, the output would be taken for new after each edit.
+            if output
+                .dated
+                .is_some_and(|dated| knows.compiler.is_some() || dated > now)
+            {
+                return Err(Refusal::Dated);
             }
             let (is_taken, path) = match output.number {
                 Some(number) => {
@@ -190,16 +209,50 @@ impl Declaration<'_> {
             .any(|(known, is_there)| known.certain && !is_there);
         // Other declared outputs of a compile are made by other actions of its client.
         let lacks_named = knows.compiler.is_none() && names.contains(&false);
-        match lacks_known || lacks_named {
-            true => Err(Refusal::Lacking),
-            false => Ok(places),
+        if lacks_known || lacks_named {
+            return Err(Refusal::Lacking);
+        }
+        match self.reads_source(entry, &place) {
+            true => Ok(places),
+            false => Err(Refusal::Source),
         }
     }
 
-    /// A dependency file is stored with placeholders, so its size differs.
-    pub fn has_own_size(&self, output: &Output) -> bool {
+    /// Whether an entry depends on the content of the file that the command compiles. All facts of another command's entry
+    /// may be true here, too.
+    fn reads_source(&self, entry: &Entry, place: &Place) -> bool {
+        let Some(source) = self.action.source.as_ref().map(|source| self.absolute(source)) else {
+            return true;
+        };
+        let mut files = entry.facts.iter().filter_map(content_of);
+        if files.any(|path| place.absolute(path) == source.as_os_str().as_bytes()) {
+            return true;
+        }
+        let identity = |path: &FilePath| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+        match source.metadata() {
+            Ok(found) if found.is_file() => {
+                let mut files = entry.facts.iter().filter_map(content_of);
+                let same = Some((found.dev(), found.ino()));
+                files.any(|path| identity(FilePath::new(OsStr::from_bytes(&place.absolute(path)))) == same)
+            }
+            // A device has no content on which anything could depend.
+            found => found.is_ok(),
+        }
+    }
+
+    /// Such a file is stored with placeholders, so its size differs.
+    pub fn is_of_dependencies(&self, output: &Output) -> bool {
         let known = output.number.and_then(|number| self.action.knows.outputs.get(number));
-        known.map_or(true, |known| known.role != Role::Dependencies)
+        known.is_some_and(|known| known.role == Role::Dependencies)
+    }
+}
+
+/// The file of which the content counts for a fact. To say that files are alike is not enough.
+fn content_of(fact: &Fact) -> Option<&Path> {
+    match fact {
+        Fact::File { path, .. } => Some(path),
+        Fact::Except { path, unused, .. } => (unused.comments != Comments::Directives).then_some(path),
+        _ => None,
     }
 }
 
@@ -219,6 +272,9 @@ fn position(named: &[PathBuf], path: &[u8]) -> Option<usize> {
 }
 
 fn require_bounds(entry: &Entry) -> Result<(), Refusal> {
+    if entry.wall.max(entry.processor) > LONGEST {
+        return Err(Refusal::TooMuch);
+    }
     let mut left = MOST_BYTES;
     let prints = [&entry.stdout, &entry.stderr].map(|print| match print {
         Print::Inline(_) => 0,

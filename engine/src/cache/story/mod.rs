@@ -102,6 +102,25 @@ pub struct Knowledge<'a> {
     pub has_failed: bool,
 }
 
+impl Knowledge<'_> {
+    /// A command of which no more is known than when it was started.
+    pub fn since(started: Stamp) -> Self {
+        Knowledge {
+            policy: Policy::default(),
+            outputs: None,
+            modules: None,
+            unseen: &[],
+            observer: b"",
+            started,
+            words: None,
+            messages: &[],
+            macros: &[],
+            rehearsed: None,
+            has_failed: false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     pub path: Path,
