@@ -90,6 +90,7 @@ def make_build(build: "analysis.Built", origin: float) -> Dict[str, object]:
 		"peak": [row.peak for row in rows],
 		"code": [row.code for row in rows],
 		"words": [words.number(row.words) for row in rows],
+		"place": [words.number(row.place) for row in rows],
 	}
 	segments = idle.thin(build.idle.segments, build.begun, build.ended, MOST_SEGMENTS)
 	return {
