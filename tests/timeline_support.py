@@ -27,6 +27,7 @@ class Row(NamedTuple):
 	peak: int
 	code: int
 	words: str
+	place: str
 
 
 class Picture:
@@ -63,6 +64,7 @@ class Picture:
 					of["peak"],
 					of["code"],
 					build["words"][of["words"]],
+					build["words"][of["place"]],
 				)
 			)
 

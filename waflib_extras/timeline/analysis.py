@@ -298,12 +298,13 @@ def describe_place(elsewhere: protocol.Elsewhere) -> str:
 	"""Where a command ran, and why not on the cluster, in words."""
 	if not elsewhere.words:
 		return "on %s%s" % (elsewhere.address, ", and here, too, until that was done" if elsewhere.here else "")
-	return "%s on %s: %s" % ("was, too," if elsewhere.there else "not", elsewhere.address, elsewhere.words)
+	words = "was on %s, too: %s" if elsewhere.there else "not on %s: %s"
+	return words % (elsewhere.address, elsewhere.words)
 
 
 def find_vain(row: Row, elsewhere: Optional[protocol.Elsewhere]) -> List[Tuple[Row, List[Row]]]:
 	"""A command with its run in the other place, of which the result did not count; nothing if there was none."""
-	if elsewhere is None or not (elsewhere.here or elsewhere.words and elsewhere.there):
+	if elsewhere is None or not (elsewhere.here or (elsewhere.words and elsewhere.there)):
 		return []
 	if elsewhere.words:
 		begin = row.away[0][0] if row.away else row.start
@@ -396,8 +397,8 @@ class Lanes:
 
 def place(rows: List[Row], jobs: int) -> List[Lane]:
 	"""
-	Give each row its lane: a slot for a command, a lane of the cluster for one that ran there, a thread for Python code,
-	and one lane for all hits.
+	Give each row its lane: a slot for a command, a lane of the cluster for one that ran there, a thread for Python
+	code, and one lane for all hits.
 	"""
 	kinds: Dict[str, Lanes] = {"slot": Lanes(jobs), "cluster": Lanes(1 << 30), "thread": Lanes(1 << 30)}
 	places: List[Optional[Tuple[str, int]]] = []

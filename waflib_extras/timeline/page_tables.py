@@ -183,7 +183,7 @@ function filter(text) {
 		let found = 1;
 		if (wanted.length) {
 			const hay = [rows.nameOf(i), build.targets[rows.target[i]], build.classes[rows.what[i]],
-				data.kinds[rows.kind[i]]].join(" ").toLowerCase();
+				data.kinds[rows.kind[i]], data.ways[rows.way[i]]].join(" ").toLowerCase();
 			found = wanted.every(word => hay.includes(word)) ? 1 : 0;
 		}
 		rows.match[i] = found;

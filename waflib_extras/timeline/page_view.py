@@ -365,8 +365,9 @@ function drawCurves(top) {
 	pen.fillText("running", 4, top + CURVE / 2);
 	pen.fillText("memory", 4, top + CURVE * 1.5);
 	pen.fillStyle = palette.ink;
-	const lines = hasCluster ? "on a cluster, and processors that are busy (lines), of " : "processors that are busy (line), of ";
-	pen.fillText("tasks that run, " + lines + jobs, gutter + 4, top + 6);
+	const lines = hasCluster ? "here and on a cluster (line), processors that are busy (line)" :
+		"processors that are busy (line)";
+	pen.fillText("tasks that run" + (hasCluster ? " " : ", ") + lines + ", of " + jobs, gutter + 4, top + 6);
 	const size = (most / 1024).toFixed(1) + " GiB";
 	pen.fillText("memory of the machine and of Waf (line), up to " + size, gutter + 4, top + CURVE + 6);
 }
