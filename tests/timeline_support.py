@@ -45,7 +45,7 @@ class Picture:
 			of = {name: column[i] for name, column in columns.items()}
 			at += of["start"]
 			lane = build["lanes"][of["lane"]]
-			owner = i - of["owner"] if of["owner"] > 0 else -2 if of["owner"] else -1
+			owner = -1 if not of["owner"] else -2 if of["owner"] > i else i - of["owner"]
 			self.rows.append(
 				Row(
 					i,

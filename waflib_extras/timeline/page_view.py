@@ -25,7 +25,7 @@ function unpack(build) {
 	let at = build.begun;
 	for (let i = 0; i < n; i++) at = to.start[i] += at;
 	to.end = to.start.map((start, i) => start + to.length[i]);
-	to.owned = to.owner.map((back, i) => back > 0 ? i - back : -1);
+	to.owned = to.owner.map((back, i) => back ? i - back : -1);
 	to.blockedBy = to.blocker.map((back, i) => back ? i - back : -1);
 	to.isThere = to.way.map(way => way === 3 ? 1 : 0);
 	to.isTask = to.owner.map(back => back === 0 ? 1 : 0);
