@@ -128,12 +128,13 @@ def slots_taken(machine: Machine) -> Iterator[None]:
 
 
 def stop_compilers(machine: Machine) -> int:
-	"""Stop the compilers that run in the folder of the machine, and count them."""
+	"""Stop the compilers that run in the folder of the machine or below it, and count them."""
 	count = 0
 	for process in pathlib.Path("/proc").glob("[0-9]*"):
 		with contextlib.suppress(OSError):
 			is_compiler = (process / "comm").read_text().startswith(("cc1", "clang"))
-			if is_compiler and (process / "cwd").readlink() == machine.folder:
+			folder = (process / "cwd").readlink()
+			if is_compiler and machine.folder in (folder, *folder.parents):
 				os.kill(int(process.name), signal.SIGSTOP)
 				count += 1
 	return count
