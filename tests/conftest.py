@@ -23,6 +23,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"tier_support",
 	"tier_servers",
 	"cluster_support",
+	"execute_support",
 	"room_server",
 	"serve_support",
 	"host_support",

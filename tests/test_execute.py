@@ -1,148 +1,31 @@
 """Compiles that run on a cluster: BuildGrid with a worker of ours, and what becomes of them when something is wrong."""
 
-import contextlib
-import json
-import os
 import pathlib
 import shutil
 import signal
 import subprocess
-import sys
-import threading
-import time
-from typing import Callable, Iterator, List
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
 from cluster_support import Cluster
-from tier_support import Machine, Make
+from execute_support import (
+	CC,
+	LINE,
+	LONG,
+	Impostor,
+	ask_status,
+	count_there,
+	finish,
+	needs_compiler,
+	needs_root,
+	slots_taken,
+	start,
+	stop_compilers,
+	until,
+)
+from tier_support import Make
 
-pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="workers need namespaces, and those need root")
-CC = COMPILERS[0] if COMPILERS else ""
-LINE = f"{CC} -c x.c -o x.o"
-ADDRESS = "grpc://127.0.0.1:1/none|execute|pause=600000"
-
-LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(2000))
-"""It takes longer than what is called short."""
-
-PROGRAM = """\
-#!{python}
-# Stands for wafd-cluster: it takes commands, and answers in its own way.
-import os, socket, struct, sys, threading
-
-def receive(stream, count):
-	bytes = b""
-	while len(bytes) < count:
-		more = stream.recv(count - len(bytes))
-		if not more:
-			sys.exit()
-		bytes += more
-	return bytes
-
-def serve(stream):
-	while True:
-		length = struct.unpack("<I", receive(stream, 4))[0]
-		frame = receive(stream, length)
-		kind, id = struct.unpack("<BI", frame[:5])
-		if kind == 1:
-			answer(stream, id)
-
-def put(stream, kind, id, body):
-	stream.sendall(struct.pack("<IBI", 5 + len(body), kind, id) + body)
-
-def answer(stream, id):
-	{answer}
-
-control = socket.socket(fileno=0)
-while True:
-	kind, sockets, _, _ = socket.recv_fds(control, 1, 1)
-	if not kind:
-		os._exit(0)
-	stream = socket.socket(fileno=sockets[0])
-	if kind == b"X":
-		threading.Thread(target=serve, args=(stream,), daemon=True).start()
-	else:
-		stream.close()
-"""
-
-
-def until(is_so: Callable[[], object], what: str) -> None:
-	deadline = time.monotonic() + PATIENCE
-	while not is_so():
-		assert time.monotonic() < deadline, f"never: {what}"
-		time.sleep(0.02)
-
-
-def ask_status(machine: Machine) -> dict:
-	done = subprocess.run(
-		[machine.engine, "status", "--json"],
-		env=machine.environ,
-		stdout=subprocess.PIPE,
-		stderr=subprocess.DEVNULL,
-		text=True,
-		timeout=PATIENCE,
-		check=False,
-	)
-	# without an engine there is no status
-	return json.loads(done.stdout or '{"slots": {"running": 0}}')
-
-
-def start(machine: Machine, line: str) -> "subprocess.Popen[bytes]":
-	return subprocess.Popen(
-		[machine.wafcc, *line.split()],
-		cwd=machine.folder,
-		env=machine.environ,
-		stdin=subprocess.DEVNULL,
-		stdout=subprocess.PIPE,
-		stderr=subprocess.STDOUT,
-	)
-
-
-def finish(process: "subprocess.Popen[bytes]") -> None:
-	said, _ = process.communicate(timeout=PATIENCE)
-	assert (process.returncode, said) == (0, b"")
-
-
-@contextlib.contextmanager
-def slots_taken(machine: Machine) -> Iterator[None]:
-	"""Until the end of the block, every slot has a compile that waits for the content of a header."""
-	count = os.cpu_count() or 1
-	headers: List[pathlib.Path] = []
-	processes = []
-	try:
-		for number in range(count):
-			headers.append(machine.folder / f"held{number}.h")
-			os.mkfifo(headers[-1])
-			machine.write(f"held{number}.c", f'#include "held{number}.h"\n')
-			processes.append(start(machine, f"{CC} -c held{number}.c -o held{number}.out"))
-		until(lambda: ask_status(machine)["slots"]["running"] == count, "all slots are taken")
-		yield
-	finally:
-		for header in headers:
-			# a compile that has been ended reads no more
-			threading.Thread(target=header.write_text, args=("int held;\n",), daemon=True).start()
-		for process in processes:
-			process.communicate(timeout=PATIENCE)
-		for header in headers:
-			header.unlink()
-
-
-def stop_compilers(machine: Machine) -> int:
-	"""Stop the compilers that run in the folder of the machine, and count them."""
-	count = 0
-	for process in pathlib.Path("/proc").glob("[0-9]*"):
-		with contextlib.suppress(OSError):
-			is_compiler = (process / "comm").read_text().startswith(("cc1", "clang"))
-			if is_compiler and (process / "cwd").readlink() == machine.folder:
-				os.kill(int(process.name), signal.SIGSTOP)
-				count += 1
-	return count
-
-
-def count_there(machine: Machine) -> int:
-	cluster = ask_status(machine).get("cluster")
-	return cluster["there"] if cluster else 0
+pytestmark = needs_compiler
 
 
 def run_short_of_slots(machine: Machine, line: str) -> "subprocess.Popen[bytes]":
@@ -237,24 +120,6 @@ class TestRunsThere:
 
 
 class TestRunsHere:
-	@pytest.fixture
-	def impostor(self, machine: Make, engine: str, tmp_path: pathlib.Path) -> Callable[[str], Machine]:
-		"""A machine whose program `wafd-cluster` answers in this way."""
-
-		def make(answer: str) -> Machine:
-			folder = tmp_path / "programs"
-			folder.mkdir()
-			for name in ("wafd", "wafcc"):
-				shutil.copy(pathlib.Path(engine).with_name(name), folder / name)
-			program = folder / "wafd-cluster"
-			program.write_text(PROGRAM.format(python=sys.executable, answer=answer))
-			program.chmod(0o755)
-			found = machine(ADDRESS)
-			found.engine, found.wafcc = str(folder / "wafd"), str(folder / "wafcc")
-			return found
-
-		return make
-
 	@pytest.mark.parametrize(
 		("answer", "why"),
 		[
@@ -269,7 +134,7 @@ class TestRunsHere:
 			("stream.close()", "the cluster failed"),
 		],
 	)
-	def test_a_cluster_at_fault_costs_no_build(self, impostor: Callable[[str], Machine], answer: str, why: str) -> None:
+	def test_a_cluster_at_fault_costs_no_build(self, impostor: Impostor, answer: str, why: str) -> None:
 		"""The command waits for a slot here, and is compiled and stored as ever."""
 		here = impostor(answer)
 		here.write("x.c", "int f;\n")
@@ -278,7 +143,7 @@ class TestRunsHere:
 		assert f"not compiled by grpc://127.0.0.1:1/none: {why}" in here.explain(here.folder / "x.o")
 		here.until_hit(LINE)
 
-	def test_a_cluster_that_never_answers_is_overtaken(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_cluster_that_never_answers_is_overtaken(self, impostor: Impostor) -> None:
 		"""As soon as a slot is free here, the command runs here, too, and is done."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
@@ -289,7 +154,7 @@ class TestRunsHere:
 		assert here.remote()["not_executed"] == {"it was sooner done here": 1}
 		here.until_hit(LINE)
 
-	def test_a_silent_cluster_is_left_alone(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_silent_cluster_is_left_alone(self, impostor: Impostor) -> None:
 		"""After one time-out, no further command goes there for a while."""
 		here = impostor("put(stream, 0x83, id, b'\\x01it did not answer within 200 ms')")
 		for name in ("x", "y", "z"):
@@ -303,7 +168,7 @@ class TestRunsHere:
 			finish(process)
 		assert here.remote()["not_executed"] == {"the cluster did not answer": 1}
 
-	def test_a_client_that_is_gone_gets_nothing(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_client_that_is_gone_gets_nothing(self, impostor: Impostor) -> None:
 		"""A compile that was interrupted while it was on the cluster makes no output, and holds up no other."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
@@ -316,7 +181,7 @@ class TestRunsHere:
 		assert not (here.folder / "x.o").exists()
 		here.until_hit(LINE)
 
-	def test_the_same_command_goes_there_once(self, impostor: Callable[[str], Machine]) -> None:
+	def test_the_same_command_goes_there_once(self, impostor: Impostor) -> None:
 		"""A second request for it waits for the first one, wherever that runs."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
@@ -328,14 +193,14 @@ class TestRunsHere:
 			finish(process)
 		assert here.remote()["not_executed"] == {"it was sooner done here": 1}
 
-	def test_without_the_program_all_runs_here(self, impostor: Callable[[str], Machine]) -> None:
+	def test_without_the_program_all_runs_here(self, impostor: Impostor) -> None:
 		here = impostor("pass")
 		pathlib.Path(here.engine).with_name("wafd-cluster").unlink()
 		here.write("x.c", "int f;\n")
 		finish(run_short_of_slots(here, LINE))
 		assert "there is no program wafd-cluster beside wafd" in here.explain(here.folder / "x.o")
 
-	def test_a_compile_of_a_compiler_of_ones_own_stays(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_compile_of_a_compiler_of_ones_own_stays(self, impostor: Impostor) -> None:
 		"""A worker has the compilers of its system only."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")

@@ -72,8 +72,9 @@ VALUES = {
 	"report": protocol.Report,
 	"told": protocol.Told,
 	"inputs": protocol.Inputs,
+	"elsewhere": protocol.Elsewhere,
 }
-TEXTS = {"engine", "reason", "words", "unstored_words"}  # what people read is text here
+TEXTS = {"address", "engine", "reason", "words", "unstored_words"}  # what people read is text here
 BYTES = {"data", "json", "result"}
 
 

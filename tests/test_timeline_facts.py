@@ -1,11 +1,13 @@
 """The chains and idle slots of a picture, for invented builds."""
 
 import random
+from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
-from waflib_extras.timeline import chains, idle
+from waflib_extras.client import protocol
+from waflib_extras.timeline import analysis, chains, idle
 
 
 class Task:
@@ -166,3 +168,96 @@ def test_sums_hold_for_random_builds() -> None:
 		main = idle.find_main(where)
 		assert main[0][0] == where.begun and main[-1][1] == where.ended
 		assert all(one[1] == other[0] for one, other in zip(main, main[1:]))
+
+
+# ---- commands of a cluster
+
+ADDRESS = "grpcs://build.example.com:50051/team"
+
+
+def went(after: float, there: float, here: float = 0, words: str = "") -> protocol.Elsewhere:
+	return protocol.Elsewhere(1, int(after * 1e6), int(there * 1e6), int(here * 1e6), ADDRESS, words)
+
+
+def run(queued: float, wall: float) -> protocol.Outcome:
+	return protocol.Outcome(1, protocol.RAN, 0, 0, int(queued * 1e6), int(wall * 1e6), 0, 0, 0)
+
+
+def collect(*commands: Tuple[float, float, protocol.Outcome, Any]) -> List[analysis.Row]:
+	"""The rows of commands that the engine was sent: when, when the outcome came, the outcome, where it ran."""
+	told = protocol.Told(1, protocol.MISS, 1, "it was not seen before")
+	tasks: List[Any] = [SimpleNamespace(hasrun=9) for _ in commands]
+	noted = [(task, sent, heard, out, told, where) for task, (sent, heard, out, where) in zip(tasks, commands)]
+	return analysis.collect(SimpleNamespace(commands=noted, calls=[], tasks=[], sent={}))  # type: ignore[arg-type]
+
+
+def test_a_command_of_the_cluster_has_its_time_there() -> None:
+	"""It is in a lane of the cluster, from when it went there until its result had come."""
+	(row,) = collect((1.0, 5.2, run(4.1, 0), went(0.5, 3.5)))
+	assert (row.start, row.end, row.queued, row.kind) == (1.5, 5.0, 0.5, analysis.MISS)
+	assert row.away == ((1.5, 5.0),) and row.place == "on " + ADDRESS
+	lanes = analysis.place([row], 2)
+	assert lanes[row.lane] == analysis.Lane("cluster", 1)
+
+
+def test_a_command_that_ran_in_both_places_has_two_rows() -> None:
+	"""The one whose result counts is the task's. The other one belongs to it."""
+	there = collect((1.0, 5.0, run(4.0, 0), went(0.5, 3.5, 1.0)))
+	assert [(row.start, row.end, row.kind, row.owner) for row in there] == [
+		(1.5, 5.0, analysis.MISS, -1),
+		(4.0, 5.0, analysis.IN_VAIN, 0),
+	]
+	assert there[0].away == ((1.5, 4.0),)
+	here = collect((1.0, 5.0, run(3.0, 1.0), went(0.5, 3.5, 0, "it was sooner done here")))
+	assert [(row.start, row.end, row.kind, row.owner) for row in here] == [
+		(1.5, 5.0, analysis.IN_VAIN, 1),
+		(4.0, 5.0, analysis.MISS, -1),
+	]
+	assert here[1].away == ((1.5, 4.0),) and here[1].place == "was on %s, too: it was sooner done here" % ADDRESS
+	for rows in (there, here):
+		lanes = analysis.place(rows, 2)
+		assert sorted(lanes[row.lane].kind for row in rows) == ["cluster", "slot"]
+
+
+def test_a_command_that_stayed_says_why() -> None:
+	"""It never was on the cluster, and so has no time there."""
+	(row,) = collect((1.0, 3.0, run(1.0, 1.0), went(0, 0, 0, "it takes too little time")))
+	assert (row.start, row.end, row.away) == (2.0, 3.0, ())
+	assert row.place == "not on %s: it takes too little time" % ADDRESS
+	assert analysis.place([row], 1)[row.lane] == analysis.Lane("slot", 1)
+
+
+def test_python_code_waits_for_a_command_of_the_cluster() -> None:
+	"""The time of the command in the engine's queue, and that on the cluster, are no use of a slot by its task."""
+	assert analysis.find_pauses(collect((1.0, 5.0, run(4.0, 0), went(0.5, 3.5)))[0]) == [(1.0, 1.5)]
+	stayed = collect((1.0, 9.0, run(6.0, 2.0), went(0.5, 3.5, 0, "the worker has no entry of it")))
+	(row,) = [row for row in stayed if row.is_task]
+	assert analysis.find_pauses(row) == [(1.0, 1.5), (5.0, 7.0)]
+
+
+def test_a_command_of_the_cluster_uses_no_slot() -> None:
+	"""Its slot is idle for that reason, although another build runs something. What waits for it is told."""
+	spans = [
+		idle.Span(2.0, 5.0, 1.0, 0, -1, (), ((2.0, 5.0),)),
+		idle.Span(5.0, 9.0, 5.0, 1, 0),
+	]
+	where = scene(others=[(float(at), 1) for at in range(10)])
+	found = reasons(where, spans)
+	assert (idle.CLUSTER, -1, 3.0) in found and (idle.DEPENDENCY, 0, 3.0) in found
+	assert idle.find_idle(where, spans).busy == 4.0
+
+
+def test_a_command_in_both_places_uses_a_slot_while_it_runs_here() -> None:
+	"""First it was on the cluster alone; then it ran here, too, whichever was done first."""
+	for start, away in ((1.0, (1.0, 4.0)), (4.0, (1.0, 4.0))):
+		found = idle.find_idle(scene(jobs=1), [idle.Span(start, 9.0, 1.0, 0, -1, (), (away,))])
+		assert found.busy == 5.0
+		assert (idle.CLUSTER, -1, 3.0) in idle.sum_reasons(found)
+
+
+def test_processors_hold_compiles_back_if_there_is_a_cluster() -> None:
+	"""With a cluster, -j may be larger than the number of processors. Other builds are not the reason then."""
+	spans = [span(0, 1, 9), span(1, 5, 9, sent=1)]
+	others = [(float(at), 1) for at in range(10)]
+	assert (idle.HELD, -1, 4.0) in reasons(scene(jobs=4, others=others, processors=1), spans)
+	assert (idle.OTHERS, -1, 4.0) in reasons(scene(jobs=4, others=others), spans)

@@ -159,6 +159,29 @@ def test_zoom_and_hover(open_page: Any) -> None:
 	wait(seen, "#tip", rows[0].name)
 
 
+def test_tasks_of_a_cluster_are_told_from_others(open_page: Any) -> None:
+	"""They are in a lane of the cluster, with where they ran. The filter finds them, and they are summed."""
+	rows, end = make_rows(30)
+	for row in rows[3:6]:
+		row.start, row.end, row.kind, row.way, row.lane = row.start, row.start + 0.5, analysis.MISS, 3, JOBS + 1
+		row.place = "on grpcs://build.example.com:50051/team"
+	for before, row in zip(rows[3:], rows[4:6]):
+		row.start, row.end = before.end, before.end + 0.5
+	rows.sort(key=lambda row: row.start)
+	built = make_built(rows, max(end, *(row.end for row in rows)))
+	seen = open_page([built._replace(lanes=[*built.lanes, analysis.Lane("cluster", 1)])])
+	there = [n for n, row in enumerate(rows) if row.way == 3]
+	seen.mouse.move(*spot(seen, there[0]))
+	wait(seen, "#tip", "where: on grpcs://build.example.com:50051/team")
+	wait(seen, "#tip", "run on a cluster")
+	summary = seen.locator("#summary div", has_text="on a cluster")
+	assert "3" in summary.locator("dd").inner_text() and "1.50 s there" in summary.inner_text()
+	seen.fill("#filter", "run on a cluster")
+	seen.wait_for_function("$('matches').textContent.startsWith('3 tasks')")
+	seen.select_option("#colors", "way")
+	assert color_at(seen, there[1]) == seen.evaluate("palette.cluster")
+
+
 def test_filter_tables_and_chain(open_page: Any) -> None:
 	"""The filter's tasks are summed and listed, the rest is dim; tables lead to their rows; the chain is drawn."""
 	rows, end = make_rows(60)

@@ -27,6 +27,7 @@ class Row(NamedTuple):
 	peak: int
 	code: int
 	words: str
+	place: str
 
 
 class Picture:
@@ -44,7 +45,7 @@ class Picture:
 			of = {name: column[i] for name, column in columns.items()}
 			at += of["start"]
 			lane = build["lanes"][of["lane"]]
-			owner = i - of["owner"] if of["owner"] > 0 else -2 if of["owner"] else -1
+			owner = -1 if not of["owner"] else -2 if of["owner"] > i else i - of["owner"]
 			self.rows.append(
 				Row(
 					i,
@@ -63,6 +64,7 @@ class Picture:
 					of["peak"],
 					of["code"],
 					build["words"][of["words"]],
+					build["words"][of["place"]],
 				)
 			)
 

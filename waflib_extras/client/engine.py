@@ -21,6 +21,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 from ..version import VERSION
 from . import protocol
 from .protocol import (
+	Elsewhere,
 	EngineError,
 	Environment,
 	Inputs,
@@ -52,8 +53,8 @@ MSG_NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0x4000)
 Answer = Tuple[Outcome, bytes, bytes]
 Learned = Tuple[List[bytes], Inputs]
 """The texts of a connection, and the numbers of those that a command depended on."""
-Heard = Union[Told, Learned]
-"""A message about a command from the engine's cache, beside the outcome."""
+Heard = Union[Told, Learned, Elsewhere]
+"""A message about a command from the engine, beside the outcome."""
 
 
 def find_patience() -> float:
@@ -458,8 +459,8 @@ class Connection:
 			del buffer[:size]
 			if isinstance(answer, Outcome) and answer.id == number and not buffer:
 				return answer, b"".join(streams[0]), b"".join(streams[1])
-			if heard is not None and isinstance(answer, (Told, Inputs)) and answer.id == number:
-				heard.append(answer if isinstance(answer, Told) else self.learn(answer))
+			if heard is not None and isinstance(answer, (Told, Inputs, Elsewhere)) and answer.id == number:
+				heard.append(self.learn(answer) if isinstance(answer, Inputs) else answer)
 				buffer += b"" if buffer else self._receive()
 				continue
 			# the bytes of the command that say where its two streams go

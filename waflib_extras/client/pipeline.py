@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Set
 
 from . import protocol
 from .engine import MSG_NOSIGNAL, PACE, RECEIVE, Connection, Learned, Session
-from .protocol import EngineError, Environment, Inputs, Lost, Outcome, Output, ProtocolError, Told
+from .protocol import Elsewhere, EngineError, Environment, Inputs, Lost, Outcome, Output, ProtocolError, Told
 
 NOTHING = b""
 MSG_DONTWAIT = 0x40  # Linux's; PyPy 3.9 does not name it
@@ -20,7 +20,7 @@ AT_ONCE = 1 << 18  # bytes that one system call is given
 class Order:
 	"""A command that was submitted and has no outcome yet. ``subject`` is any object of the caller's."""
 
-	__slots__ = ("cancelled", "command", "env", "err", "inputs", "lost_by", "out", "subject", "told")
+	__slots__ = ("cancelled", "command", "elsewhere", "env", "err", "inputs", "lost_by", "out", "subject", "told")
 
 	def __init__(self, subject: object, command: bytes, env: Optional[Environment]) -> None:
 		self.subject = subject
@@ -32,6 +32,7 @@ class Order:
 		self.lost_by: Optional[Set[int]] = None
 		self.told: Optional[Told] = None
 		self.inputs: Optional[Learned] = None
+		self.elsewhere: Optional[Elsewhere] = None
 
 
 class Answered(NamedTuple):
@@ -43,6 +44,7 @@ class Answered(NamedTuple):
 	err: bytes
 	told: Optional[Told] = None
 	inputs: Optional[Learned] = None
+	elsewhere: Optional[Elsewhere] = None
 
 
 class Pipeline:
@@ -175,9 +177,11 @@ class Pipeline:
 			if answer.__class__ is Outcome:
 				del orders[answer.id]
 				out, err = b"".join(order.out), b"".join(order.err)
-				answers.append(Answered(order.subject, answer, out, err, order.told, order.inputs))
+				answers.append(Answered(order.subject, answer, out, err, order.told, order.inputs, order.elsewhere))
 			elif answer.__class__ is Told and order.command[0] & protocol.CACHED:
 				order.told = answer
+			elif answer.__class__ is Elsewhere and order.command[0] & protocol.CACHED:
+				order.elsewhere = answer
 			elif answer.__class__ is Inputs and order.command[0] & protocol.INPUTS:
 				order.inputs = self.connection.learn(answer)
 			# the bytes of the command that say where its two streams go
@@ -198,7 +202,7 @@ class Pipeline:
 				return self._fail(self.session.give_up(lost))
 			order.lost_by.add(ended)
 			del order.out[:], order.err[:]
-			order.told = order.inputs = None
+			order.told = order.inputs = order.elsewhere = None
 		try:
 			self.connection = self.session.take()
 		except EngineError as e:

@@ -21,6 +21,7 @@ SESSION_SIZE = 16
 # hello.wishes
 PIN = 1
 OWN_SLOTS = 2
+ELSEWHERE = 32
 
 # policy.flags
 NO_BRAKE = 1
@@ -181,7 +182,22 @@ class Inputs(NamedTuple):
 	numbers: "array.array[int]"
 
 
-Message = Union[Welcome, Refusal, Output, Outcome, Report, Told, Inputs]
+class Elsewhere(NamedTuple):
+	"""What became of a command that went to a cluster, or could have gone there. Times are in microseconds."""
+
+	id: int
+	after: int
+	"""From its arrival until it went there."""
+	there: int
+	"""How long it was there; zero if it never went."""
+	here: int
+	"""How long it ran here, too, before its result came from there."""
+	address: str
+	words: str
+	"""Why its result is not from there; empty if it is."""
+
+
+Message = Union[Welcome, Refusal, Output, Outcome, Report, Told, Inputs, Elsewhere]
 """A frame from the engine, as a value."""
 
 
@@ -347,6 +363,7 @@ _TOLD = struct.Struct("<IB")
 _REASON = struct.Struct("<BI")
 _U64 = struct.Struct("<Q")
 _INPUTS = struct.Struct("<IIII")
+_ELSEWHERE = struct.Struct("<IQQQI")
 RESULT_SIZE = 32
 _WHOLE_OUTCOME = struct.Struct("<IBIBBiQQQQQ")
 OUTCOME_SIZE = _WHOLE_OUTCOME.size
@@ -491,6 +508,13 @@ def _decode_inputs(frame: bytes) -> Inputs:
 	return Inputs(number, first, strings.split(b"\0")[:-1] if strings else [], result, numbers)
 
 
+def _decode_elsewhere(frame: bytes) -> Elsewhere:
+	number, after, there, here, size = _ELSEWHERE.unpack_from(frame, 5)
+	end = 5 + _ELSEWHERE.size + size
+	address, words = _decode_words(frame[end - size : end]), _decode_words(_rest_text(frame, end))
+	return Elsewhere(number, after, there, here, address, words)
+
+
 _DECODERS: Dict[int, Callable[[bytes], Message]] = {
 	0x81: _decode_welcome,
 	0x82: _decode_refused,
@@ -499,4 +523,5 @@ _DECODERS: Dict[int, Callable[[bytes], Message]] = {
 	0x85: _decode_report,
 	0x87: _decode_told,
 	0x88: _decode_inputs,
+	0x89: _decode_elsewhere,
 }

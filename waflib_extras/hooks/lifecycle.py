@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 	from waflib.Task import Task
 
 	from ..client.engine import Learned, Session
-	from ..client.protocol import Outcome, Told
+	from ..client.protocol import Elsewhere, Outcome, Told
 
 PLACE = "waflib_extras_build"
 """The attribute of Waf's ``Context`` with our object. A tool may be loaded from several folders, which share it."""
@@ -114,8 +114,8 @@ class Recording(Protocol):
 
 	clock: Callable[[], float]
 	sent: "Dict[Task, float]"
-	commands: "List[Tuple[Task, float, float, Outcome, Optional[Told]]]"
-	calls: "List[Tuple[Union[Task, str], float, float, Outcome, Optional[Told]]]"
+	commands: "List[Tuple[Task, float, float, Outcome, Optional[Told], Optional[Elsewhere]]]"
+	calls: "List[Tuple[Union[Task, str], float, float, Outcome, Optional[Told], Optional[Elsewhere]]]"
 	tasks: List[List[Any]]
 	waits: List[Tuple[float, float]]
 

@@ -261,12 +261,13 @@ class Dispatcher:
 		err: bytes,
 		told: Optional[protocol.Told] = None,
 		learned: "Optional[engine.Learned]" = None,
+		elsewhere: Optional[protocol.Elsewhere] = None,
 	) -> None:
 		"""Have Waf finish the task of a command that has ended."""
 		if self.recording is not None:
 			sent, heard = self.recording.sent.pop(task, 0.0), self.recording.clock()
 			if outcome is not None and outcome.verdict == protocol.RAN:
-				self.recording.commands.append((task, sent, heard, outcome, told))
+				self.recording.commands.append((task, sent, heard, outcome, told, elsewhere))
 		if task in self.hidden:
 			if self.master.stop and (outcome is None or outcome.verdict == protocol.CANCELLED):
 				self.hidden.discard(task)

@@ -328,11 +328,13 @@ class Prefork:
 			recording = self.build.recording
 			begun = 0.0 if recording is None else recording.clock()
 			outcome, out, err = session.execute(encoded, command.env, command.fds, heard)
+			elsewhere = next((each for each in reversed(heard) if isinstance(each, protocol.Elsewhere)), None)
+			heard = [each for each in heard if not isinstance(each, protocol.Elsewhere)]
 		except protocol.EngineError as e:
 			self.note_failure(e)
 			return self.run_own_way(cmd, kwargs, cargs, str(e))
 		if begun:
-			self.note_call(cmd, begun, outcome, heard)
+			self.note_call(cmd, begun, outcome, heard[0] if heard else None, elsewhere)
 		# how long the task takes is told elsewhere
 		self.build.tell(lifecycle.Ended(task, 0, outcome, *heard))
 		if Logs.verbose:
@@ -353,12 +355,19 @@ class Prefork:
 		task = self.running.get(threading.get_ident(), cache.solo)
 		return None if task is None or task.hasrun else task
 
-	def note_call(self, cmd: object, begun: float, outcome: protocol.Outcome, heard: List[Any]) -> None:
+	def note_call(
+		self,
+		cmd: object,
+		begun: float,
+		outcome: protocol.Outcome,
+		told: Optional[protocol.Told],
+		elsewhere: Optional[protocol.Elsewhere],
+	) -> None:
 		"""Note a command for the picture of a build."""
 		recording = self.build.recording
 		if recording is not None:
 			task = recording.find_task(self.running.get(threading.get_ident()), cmd)
-			recording.calls.append((task, begun, recording.clock(), outcome, heard[0] if heard else None))
+			recording.calls.append((task, begun, recording.clock(), outcome, told, elsewhere))
 
 	def run_own_way(self, cmd: object, kwargs: Given, cargs: Given, reason: str) -> Result:
 		"""Run a command as Waf does without workers, but with the streams and variables that workers would give it."""
@@ -500,7 +509,8 @@ def find_transport() -> str:
 def find_wishes() -> int:
 	"""The flags for the engine that the options ask for."""
 	pin = protocol.PIN if getattr(Options.options, "pin_process", False) else 0
-	return pin | (protocol.OWN_SLOTS if getattr(Options.options, "own_slots", False) else 0)
+	own_slots = protocol.OWN_SLOTS if getattr(Options.options, "own_slots", False) else 0
+	return pin | own_slots | protocol.ELSEWHERE
 
 
 def install() -> None:

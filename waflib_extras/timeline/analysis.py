@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 	from . import meter
 
 # the kinds of rows; the page and the trace have the same order
-KINDS = ("hit", "miss", "not cacheable", "parked", "spawned", "Waf's own way", "Python", "failed", "cut off")
-HIT, MISS, UNCACHED, PARKED, SPAWNED, OWN_WAY, PYTHON, FAILED, CUT_OFF = range(len(KINDS))
+KINDS = ("hit", "miss", "not cacheable", "parked", "spawned", "Waf's own way", "Python", "failed", "cut off", "in vain")
+HIT, MISS, UNCACHED, PARKED, SPAWNED, OWN_WAY, PYTHON, FAILED, CUT_OFF, IN_VAIN = range(len(KINDS))
 # how a command was started
-WAYS = ("", "forked from a parked program", "started from its file")
+WAYS = ("", "forked from a parked program", "started from its file", "run on a cluster")
+ON_CLUSTER = 3
 FAILURES = (1, 2, 3)  # Task.MISSING, CRASHED, EXCEPTION
 SKIPPED = 8
 LITTLE = 0.005
@@ -31,6 +32,7 @@ class Row:
 	"""A task that ran, or a command of such a task, or a command outside of any task."""
 
 	__slots__ = (
+		"away",
 		"blocker",
 		"code",
 		"end",
@@ -41,6 +43,7 @@ class Row:
 		"owner",
 		"pauses",
 		"peak",
+		"place",
 		"processor",
 		"queued",
 		"ready",
@@ -72,6 +75,8 @@ class Row:
 		"""The row of the dependency that ended last."""
 		self.pauses: Sequence[Tuple[float, float]] = ()
 		"""When a task of Python code waited until its command had a slot."""
+		self.away: Sequence[Tuple[float, float]] = ()
+		"""When it was on a cluster and did not run here."""
 		self.owner = -1
 		"""The row of the task that has run this command. The command's time is a part of the task's."""
 		self.processor = 0.0
@@ -79,6 +84,8 @@ class Row:
 		"""The peak of its memory, in KiB."""
 		self.code = 0
 		self.words = ""
+		self.place = ""
+		"""Where it ran, in words, if it could run on a cluster."""
 		self.name = ""
 		self.target = ""
 		self.what = ""
@@ -95,7 +102,7 @@ class Row:
 
 class Lane(NamedTuple):
 	kind: str
-	"""``slot``, ``thread`` or ``cache``."""
+	"""``slot``, ``thread``, ``cluster`` or ``cache``."""
 	number: int
 
 
@@ -133,10 +140,15 @@ def make_build(rec: "recording.Recording") -> Built:
 		row.ready = link.ready or stage_begin(rec, row)
 	chain = [tasks[position] for position in graph.longest()]
 	busy = [
-		idle.Span(row.start, row.end, row.sent, n, row.blocker, row.pauses) for n, row in enumerate(rows) if row.is_task
+		idle.Span(row.start, row.end, row.sent, n, row.blocker, row.pauses, row.away)
+		for n, row in enumerate(rows)
+		if row.is_task
 	]
 	others = [(sample.at, sample.others) for sample in rec.sampler.samples]
-	surroundings = idle.Circumstances(rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others)
+	processors = recording.count_processors() if any(row.place for row in rows) else 0
+	surroundings = idle.Circumstances(
+		rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others, processors
+	)
 	for row in rows:
 		describe(row)
 		row.task = None if row.is_task else ""
@@ -180,16 +192,21 @@ def find_chains(rec: "recording.Recording", rows: List[Row], tasks: List[int]) -
 
 def collect(rec: "recording.Recording") -> List[Row]:
 	"""A row for each task and command that ran, in the order of their starts."""
-	rows = [make_command(*each) for each in rec.commands]
+	rows = []
+	owners: List[Tuple[Row, List[Row]]] = []
+	for each in rec.commands:
+		row = make_command(*each)
+		rows.append(row)
+		owners += find_vain(row, each[-1])
 	calls: Dict[Task, List[Row]] = {}
 	strays = []
 	for each in rec.calls:
 		row = make_command(*each, True)
+		owners += find_vain(row, each[-1])
 		if each[0].__class__ is str:
 			strays.append(row)
 		else:
 			calls.setdefault(each[0], []).append(row)
-	owners = []
 	for task, begin, end in rec.tasks:
 		own = calls.pop(task, ()) if calls else ()
 		if len(own) == 1 and end and (stock.is_compiled(task.__class__.run) or is_all(own[0], begin, end)):
@@ -201,7 +218,8 @@ def collect(rec: "recording.Recording") -> List[Row]:
 		rows.append(row)
 		if own:
 			owners.append((row, own))
-			row.pauses = join([(each.sent, each.start) for each in own if each.start > each.sent])
+			row.pauses = join([pause for each in own for pause in find_pauses(each)])
+			row.away = join([stretch for each in own for stretch in each.away])
 			rows += own
 	for own in calls.values():
 		rows += own
@@ -209,6 +227,7 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	for task, sent in rec.sent.items():
 		row = Row(task, sent, rec.ended, CUT_OFF)
 		rows.append(row)
+	rows += [row for owner, vain in owners for row in vain if row.kind == IN_VAIN]
 	rows.sort(key=lambda row: row.start)
 	if owners:
 		numbers = {id(row): number for number, row in enumerate(rows)}
@@ -227,6 +246,7 @@ def make_command(
 	heard: float,
 	outcome: protocol.Outcome,
 	told: Optional[protocol.Told],
+	elsewhere: Optional[protocol.Elsewhere] = None,
 	is_prompt: bool = False,
 ) -> Row:
 	"""
@@ -254,7 +274,58 @@ def make_command(
 			row.kind = MISS if told.known == protocol.MISS else UNCACHED
 	if told is not None:
 		row.words = told.show()
+	if elsewhere is not None:
+		arrived = max(sent, heard - queued - wall) if is_prompt else sent
+		note_elsewhere(row, arrived, elsewhere)
 	return row
+
+
+def note_elsewhere(row: Row, arrived: float, elsewhere: protocol.Elsewhere) -> None:
+	"""Note where a command ran that could run on a cluster. If its result is from there, so are its times."""
+	begin = min(arrived + elsewhere.after / 1e6, row.heard)
+	end = min(begin + elsewhere.there / 1e6, row.heard)
+	is_there = not elsewhere.words
+	row.place = describe_place(elsewhere)
+	if is_there:
+		row.start, row.end, row.queued, row.way = begin, end, begin - row.sent, ON_CLUSTER
+	# the part in which it did not run here
+	end = end - elsewhere.here / 1e6 if is_there else min(end, row.start)
+	if end > begin:
+		row.away = ((begin, end),)
+
+
+def describe_place(elsewhere: protocol.Elsewhere) -> str:
+	"""Where a command ran, and why not on the cluster, in words."""
+	if not elsewhere.words:
+		return "on %s%s" % (elsewhere.address, ", and here, too, until that was done" if elsewhere.here else "")
+	words = "was on %s, too: %s" if elsewhere.there else "not on %s: %s"
+	return words % (elsewhere.address, elsewhere.words)
+
+
+def find_vain(row: Row, elsewhere: Optional[protocol.Elsewhere]) -> List[Tuple[Row, List[Row]]]:
+	"""A command with its run in the other place, of which the result did not count; nothing if there was none."""
+	if elsewhere is None or not (elsewhere.here or (elsewhere.words and elsewhere.there)):
+		return []
+	if elsewhere.words:
+		begin = row.away[0][0] if row.away else row.start
+		vain = Row(row.task, begin, min(begin + elsewhere.there / 1e6, row.heard), IN_VAIN)
+		vain.way = ON_CLUSTER
+	else:
+		vain = Row(row.task, max(row.start, row.end - elsewhere.here / 1e6), row.end, IN_VAIN)
+		vain.way = 2
+	vain.place = row.place
+	return [(row, [vain])]
+
+
+def find_pauses(command: Row) -> List[Tuple[float, float]]:
+	"""When a command had been sent, and waited in the engine: it did not run, and was not on a cluster."""
+	begin, pauses = command.sent, []
+	for away, back in command.away:
+		if away < command.start:
+			pauses.append((begin, away))
+			begin = back
+	pauses.append((begin, command.start))
+	return [pause for pause in pauses if pause[1] > pause[0]]
 
 
 def is_all(command: Row, begin: float, end: float) -> bool:
@@ -325,8 +396,11 @@ class Lanes:
 
 
 def place(rows: List[Row], jobs: int) -> List[Lane]:
-	"""Give each row its lane: a slot for a command, a thread for Python code, and one lane for all hits."""
-	kinds: Dict[str, Lanes] = {"slot": Lanes(jobs), "thread": Lanes(1 << 30)}
+	"""
+	Give each row its lane: a slot for a command, a lane of the cluster for one that ran there, a thread for Python
+	code, and one lane for all hits.
+	"""
+	kinds: Dict[str, Lanes] = {"slot": Lanes(jobs), "cluster": Lanes(1 << 30), "thread": Lanes(1 << 30)}
 	places: List[Optional[Tuple[str, int]]] = []
 	has_hits = False
 	for row in rows:
@@ -335,11 +409,11 @@ def place(rows: List[Row], jobs: int) -> List[Lane]:
 			places.append(None)
 			continue
 		in_thread = row.way == 0 and not (row.kind == CUT_OFF and row.queued)
-		kind = "thread" if in_thread else "slot"
+		kind = "cluster" if row.way == ON_CLUSTER else "thread" if in_thread else "slot"
 		places.append((kind, kinds[kind].take(row)))
 	lanes = [Lane("cache", 1)] if has_hits else []
 	first = {}
-	for kind in ("slot", "thread"):
+	for kind in kinds:
 		first[kind] = len(lanes)
 		count = kinds[kind].count
 		if kind == "slot" and count:

@@ -17,8 +17,10 @@ REASONS = (
 	"nothing is left but the last ones",
 	"between two commands",
 	"after the last task: writing the database",
+	"the commands are on a cluster: -j counts them, too",
+	"compiles wait for a processor here, or for the cluster",
 )
-BEFORE, POSTING, BUSY, ENGINE, OTHERS, DEPENDENCY, TAIL, BETWEEN, AFTER = range(len(REASONS))
+BEFORE, POSTING, BUSY, ENGINE, OTHERS, DEPENDENCY, TAIL, BETWEEN, AFTER, CLUSTER, HELD = range(len(REASONS))
 MAIN = ("waiting", "busy", "posting", "wscripts", "database")
 NEAR = 1.5
 """A sample tells for so many seconds around it what other builds do."""
@@ -37,6 +39,8 @@ class Span(NamedTuple):
 	"""The number of the dependency that ended last; -1 for none."""
 	pauses: Sequence[Tuple[float, float]] = ()
 	"""When it waited for the engine in the middle of its work."""
+	away: Sequence[Tuple[float, float]] = ()
+	"""When it was on a cluster, and used no slot here. Such a stretch is before its start, or within its work."""
 
 
 class Circumstances(NamedTuple):
@@ -50,6 +54,8 @@ class Circumstances(NamedTuple):
 	waits: List[Tuple[float, float]]
 	others: List[Tuple[float, int]]
 	"""Samples: the time, and the number of commands that ran for other builds."""
+	processors: int = 0
+	"""With a cluster: as many compiles run here at once, whatever the number of slots."""
 
 
 # from when, to when, how many slots, the reason, and the number of the task that was waited for (-1: none)
@@ -65,7 +71,7 @@ class Idle(NamedTuple):
 def find_idle(build: Circumstances, spans: List[Span]) -> Idle:
 	"""Each stretch in which fewer tasks ran than there were slots, with its reason."""
 	spans = sorted(spans)
-	running = queued = waiting = posting = scheduled = 0
+	running = queued = waiting = posting = scheduled = away = 0
 	events: List[Tuple[float, int, int]] = []
 	for span in spans:
 		events += ((span.start, 0, 1), (span.end, 0, -1))
@@ -73,6 +79,9 @@ def find_idle(build: Circumstances, spans: List[Span]) -> Idle:
 			events += ((span.sent, 1, 1), (span.start, 1, -1))
 		for begin, end in span.pauses:
 			events += ((begin, 0, -1), (begin, 1, 1), (end, 0, 1), (end, 1, -1))
+		for begin, end in span.away:
+			kind = 1 if begin < span.start else 0
+			events += ((begin, kind, -1), (begin, 5, 1), (end, kind, 1), (end, 5, -1))
 	for kind, stretches in enumerate((build.waits, build.posts, build.schedules), 2):
 		for begin, end in stretches:
 			events += ((begin, kind, 1), (end, kind, -1))
@@ -95,13 +104,17 @@ def find_idle(build: Circumstances, spans: List[Span]) -> Idle:
 
 	for at, kind, change in events:
 		if at > last:
-			used = min(running, build.jobs)
+			used = max(0, min(running, build.jobs))
 			busy += used * (at - last)
 			free = build.jobs - used
+			elsewhere = min(free, away)
+			if elsewhere:
+				add(at, elsewhere, CLUSTER, -1)
+				free -= elsewhere
 			if free:
 				late = min(free, queued) if scheduled else 0
 				if late:
-					add(at, late, judge.judge_engine(last), -1)
+					add(at, late, judge.judge_engine(last, running), -1)
 				if free > late:
 					reason, blamed = judge.judge(last, at, waiting, posting, scheduled)
 					add(at, free - late, reason, blamed)
@@ -114,8 +127,10 @@ def find_idle(build: Circumstances, spans: List[Span]) -> Idle:
 			waiting += change
 		elif kind == 3:
 			posting += change
-		else:
+		elif kind == 4:
 			scheduled += change
+		else:
+			away += change
 	return Idle(segments, busy)
 
 
@@ -155,8 +170,10 @@ class Judge:
 	def is_running(self, at: float) -> bool:
 		return bool(self.ends) and self.ends[-1][0] > at
 
-	def judge_engine(self, at: float) -> int:
-		"""The reason while a command waits in the engine: whether other builds use the slots."""
+	def judge_engine(self, at: float, running: int) -> int:
+		"""The reason while a command waits in the engine: whether the processors or other builds hold it up."""
+		if 0 < self.build.processors <= running:
+			return HELD
 		place = bisect.bisect_left(self.times, at)
 		for near in (place - 1, place):
 			if 0 <= near < len(self.times) and abs(self.times[near] - at) < NEAR and self.build.others[near][1]:

@@ -4,17 +4,17 @@ STYLE = """\
 :root {
 	--ground: #ffffff; --ink: #1d2530; --soft: #5c6875; --line: #d5dbe2; --panel: #f4f6f8; --accent: #1f6fd0;
 	--k0: #2a9d4e; --k1: #e08a00; --k2: #8a5fc2; --k3: #2f77d0; --k4: #7db4ea; --k5: #71849a; --k6: #c9a800;
-	--k7: #d02f3a; --k8: #b0348f; --dim: #e3e7ec; --mark: #111820;
+	--k7: #d02f3a; --k8: #b0348f; --k9: #b7a58c; --k10: #0f8f8f; --dim: #e3e7ec; --mark: #111820;
 	--r0: #9aa7b4; --r1: #c9a800; --r2: #e08a00; --r3: #7db4ea; --r4: #b0348f; --r5: #d02f3a; --r6: #8a5fc2;
-	--r7: #cfd6dd; --r8: #71849a;
+	--r7: #cfd6dd; --r8: #71849a; --r9: #0f8f8f; --r10: #b7a58c;
 }
 @media (prefers-color-scheme: dark) {
 	:root {
 		--ground: #12171d; --ink: #e3e9f0; --soft: #97a4b2; --line: #2e3843; --panel: #1a2129; --accent: #6cb0ff;
 		--k0: #46b86b; --k1: #f0a431; --k2: #a98be0; --k3: #4b93ea; --k4: #a5cdf5; --k5: #8b9db1; --k6: #e0c33a;
-		--k7: #f0565f; --k8: #d95fb8; --dim: #262f39; --mark: #ffffff;
+		--k7: #f0565f; --k8: #d95fb8; --k9: #8f8069; --k10: #35b5b5; --dim: #262f39; --mark: #ffffff;
 		--r0: #5b6875; --r1: #e0c33a; --r2: #f0a431; --r3: #a5cdf5; --r4: #d95fb8; --r5: #f0565f; --r6: #a98be0;
-		--r7: #3a4550; --r8: #8b9db1;
+		--r7: #3a4550; --r8: #8b9db1; --r9: #35b5b5; --r10: #8f8069;
 	}
 }
 * { box-sizing: border-box; }

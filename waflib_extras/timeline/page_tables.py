@@ -25,7 +25,8 @@ function describe(i) {
 	}
 	if (rows.paused[i]) lines.push(seconds(rows.paused[i]) + " of that it waited for a slot");
 	if (rows.owned[i] >= 0) lines.push("run by " + rows.nameOf(rows.owned[i]));
-	if (rows.words[i] && build.words[rows.words[i]]) lines.push("why: " + build.words[rows.words[i]]);
+	if (build.words[rows.words[i]]) lines.push("why: " + build.words[rows.words[i]]);
+	if (build.words[rows.place[i]]) lines.push("where: " + build.words[rows.place[i]]);
 	if (rows.processor[i]) lines.push("processor " + seconds(rows.processor[i]));
 	if (rows.peak[i]) lines.push("memory " + (rows.peak[i] / 1024).toFixed(1) + " MiB");
 	if (rows.code[i]) lines.push("status " + rows.code[i]);
@@ -182,7 +183,7 @@ function filter(text) {
 		let found = 1;
 		if (wanted.length) {
 			const hay = [rows.nameOf(i), build.targets[rows.target[i]], build.classes[rows.what[i]],
-				data.kinds[rows.kind[i]]].join(" ").toLowerCase();
+				data.kinds[rows.kind[i]], data.ways[rows.way[i]]].join(" ").toLowerCase();
 			found = wanted.every(word => hay.includes(word)) ? 1 : 0;
 		}
 		rows.match[i] = found;
@@ -313,7 +314,8 @@ function fillSummary() {
 	}
 	const wall = build.ended - build.begun, asked = counts[0] + counts[1], span = Math.max(0, last - first);
 	const parked = rows.way.reduce((sum, way) => sum + (way === 1), 0);
-	const ran = rows.way.reduce((sum, way) => sum + (way > 0), 0);
+	const ran = rows.way.reduce((sum, way) => sum + (way === 1 || way === 2), 0);
+	const there = rows.length.filter((_, i) => rows.isThere[i] && rows.kind[i] !== 9);
 	const work = build.busy / (build.jobs || 1), bound = Math.max(page.chainLength, work);
 	const cards = [["took", seconds(wall), build.outcome], ["tasks that ran", tasks.toLocaleString("en"),
 		"of " + build.total.toLocaleString("en")],
@@ -326,6 +328,8 @@ function fillSummary() {
 	const uncached = counts[2] ? ", " + counts[2] + " not cacheable" : "";
 	if (asked + counts[2]) cards.push(["hits", share(counts[0], asked), counts[0] + " of " + asked + uncached]);
 	if (ran) cards.push(["parked", share(parked, ran), parked + " of " + ran + " commands"]);
+	if (there.length) cards.push(["on a cluster", there.length.toLocaleString("en"),
+		seconds(there.reduce((sum, length) => sum + length, 0)) + " there"]);
 	if (counts[7]) cards.push(["failed", String(counts[7]), "tasks"]);
 	$("summary").replaceChildren(...cards.map(([name, value, more]) => {
 		const card = make("div"), described = make("dd", value);

@@ -25,8 +25,9 @@ function unpack(build) {
 	let at = build.begun;
 	for (let i = 0; i < n; i++) at = to.start[i] += at;
 	to.end = to.start.map((start, i) => start + to.length[i]);
-	to.owned = to.owner.map((back, i) => back > 0 ? i - back : -1);
+	to.owned = to.owner.map((back, i) => back ? i - back : -1);
 	to.blockedBy = to.blocker.map((back, i) => back ? i - back : -1);
+	to.isThere = to.way.map(way => way === 3 ? 1 : 0);
 	to.isTask = to.owner.map(back => back === 0 ? 1 : 0);
 	to.match = new Uint8Array(n).fill(1);
 	to.onChain = new Uint8Array(n);
@@ -48,7 +49,8 @@ function readPalette() {
 		panel: of("--panel"), mark: of("--mark"), accent: of("--accent"),
 		kinds: data.kinds.map((_, i) => of("--k" + i)), reasons: data.reasons.map((_, i) => of("--r" + i)),
 	};
-	palette.ways = [palette.kinds[6], palette.kinds[3], palette.kinds[4]];
+	palette.cluster = of("--k10");
+	palette.ways = [palette.kinds[6], palette.kinds[3], palette.kinds[4], palette.cluster];
 }
 
 function color(i) {
@@ -305,12 +307,12 @@ function drawIdle(top) {
 	}
 }
 
-/* How many tasks ran in each pixel, on average. */
-function countRunning() {
+/* How many tasks ran in each pixel, on average: on the cluster, or here. */
+function countRunning(isThere) {
 	const pixels = inner(), scale = pixels / (page.to - page.from), rows = page.rows;
 	const part = new Float64Array(pixels + 2), steps = new Float64Array(pixels + 2);
 	for (let i = 0; i < rows.n; i++) {
-		if (!rows.isTask[i] || !rows.match[i] || rows.end[i] <= page.from) continue;
+		if (!rows.isTask[i] || !rows.match[i] || rows.end[i] <= page.from || isThere !== rows.isThere[i]) continue;
 		if (rows.start[i] >= page.to) break;
 		const left = Math.max(0, (rows.start[i] - page.from) * scale);
 		const right = Math.min(pixels, (rows.end[i] - page.from) * scale);
@@ -344,14 +346,16 @@ function curve(points, most, top, style, filled) {
 }
 
 function drawCurves(top) {
-	const running = [...countRunning().slice(0, inner())].map((value, x) => [gutter + x, value]);
+	const count = isThere => [...countRunning(isThere).slice(0, inner())].map((value, x) => [gutter + x, value]);
+	const hasCluster = page.rows.isThere.includes(1);
 	const samples = page.build.samples, xs = samples.map(sample => xOf(sample[0])), jobs = page.build.jobs || 1;
 	const most = Math.max(1, ...samples.map(sample => sample[1]));
 	pen.save();
 	pen.beginPath();
 	pen.rect(gutter, top, inner(), 2 * CURVE);
 	pen.clip();
-	curve(running, jobs, top, palette.kinds[3], true);
+	curve(count(0), jobs, top, palette.kinds[3], true);
+	if (hasCluster) curve(count(1), jobs, top, palette.cluster, false);
 	curve(samples.map((sample, i) => [xs[i], Math.min(jobs, sample[3])]), jobs, top, palette.kinds[1], false);
 	curve(samples.map((sample, i) => [xs[i], sample[1]]), most, top + CURVE, palette.kinds[2], true);
 	curve(samples.map((sample, i) => [xs[i], sample[2]]), most, top + CURVE, palette.kinds[0], false);
@@ -361,7 +365,9 @@ function drawCurves(top) {
 	pen.fillText("running", 4, top + CURVE / 2);
 	pen.fillText("memory", 4, top + CURVE * 1.5);
 	pen.fillStyle = palette.ink;
-	pen.fillText("tasks that run, processors that are busy (line), of " + jobs, gutter + 4, top + 6);
+	const lines = hasCluster ? "here and on a cluster (line), processors that are busy (line)" :
+		"processors that are busy (line)";
+	pen.fillText("tasks that run" + (hasCluster ? " " : ", ") + lines + ", of " + jobs, gutter + 4, top + 6);
 	const size = (most / 1024).toFixed(1) + " GiB";
 	pen.fillText("memory of the machine and of Waf (line), up to " + size, gutter + 4, top + CURVE + 6);
 }

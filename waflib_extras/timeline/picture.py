@@ -84,12 +84,13 @@ def make_build(build: "analysis.Built", origin: float) -> Dict[str, object]:
 		"waited": [max(0, micro(row.start - row.ready)) if row.is_task else 0 for row in rows],
 		# how many rows above is the dependency that ended last; 0 for none
 		"blocker": [n - row.blocker if row.blocker >= 0 else 0 for n, row in enumerate(rows)],
-		# how many rows above is the task of this command; 0 for a task itself, -1 for a command without one
-		"owner": [n - row.owner if row.owner >= 0 else 0 if row.is_task else -1 for n, row in enumerate(rows)],
+		# how many rows above is the task of this command; 0 for a task itself, above all rows for a command without one
+		"owner": [0 if row.is_task else n - row.owner for n, row in enumerate(rows)],
 		"processor": [micro(row.processor) for row in rows],
 		"peak": [row.peak for row in rows],
 		"code": [row.code for row in rows],
 		"words": [words.number(row.words) for row in rows],
+		"place": [words.number(row.place) for row in rows],
 	}
 	segments = idle.thin(build.idle.segments, build.begun, build.ended, MOST_SEGMENTS)
 	return {

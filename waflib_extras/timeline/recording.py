@@ -18,7 +18,7 @@ from . import meter
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
 
-	from ..client.protocol import Outcome, Told
+	from ..client.protocol import Elsewhere, Outcome, Told
 	from .chains import Heirs
 
 TOOL = "timeline"
@@ -48,11 +48,14 @@ class Recording:
 		"""The number of tasks, including those that were up to date."""
 		self.tasks: List[TaskTimes] = []
 		"""The tasks that a thread ran: task, begin, end (0: it still runs)."""
-		self.commands: List[Tuple[Task.Task, float, float, Outcome, Optional[Told]]] = []
-		"""Commands that Waf's own thread sent: task, when sent, when its outcome came, outcome, words of the cache."""
+		self.commands: List[Tuple[Task.Task, float, float, Outcome, Optional[Told], Optional[Elsewhere]]] = []
+		"""
+		Commands that Waf's own thread sent: task, when sent, when its outcome came, outcome, words of the cache, and
+		where it ran if it could run on a cluster.
+		"""
 		self.sent: Dict[Task.Task, float] = {}
 		"""Tasks whose commands have no outcome yet, and when they were sent."""
-		self.calls: List[Tuple[Union[Task.Task, str], float, float, Outcome, Optional[Told]]] = []
+		self.calls: List[Tuple[Union[Task.Task, str], float, float, Outcome, Optional[Told], Optional[Elsewhere]]] = []
 		"""Commands that a thread waited for, with its task, or with a text if it ran no task."""
 		self.current: Dict[int, Task.Task] = {}
 		"""By thread: the task that it runs, if Waf runs it."""
@@ -165,6 +168,14 @@ class Recording:
 			return task
 		first: Any = cmd if isinstance(cmd, str) else (list(cmd) or [""])[0] if isinstance(cmd, (list, tuple)) else cmd
 		return os.path.basename(os.fsdecode(first).split(None, 1)[0]) if first else "command"
+
+
+def count_processors() -> int:
+	"""The number of processors that this process may use."""
+	try:
+		return len(os.sched_getaffinity(0))
+	except (AttributeError, OSError):  # PyPy has no such function
+		return os.cpu_count() or 1
 
 
 def describe_process() -> Dict[str, str]:

@@ -1,8 +1,8 @@
 """
 A build as Trace Events, which ``chrome://tracing`` and Perfetto open.
 
-Each build is a process, each lane a thread of it: slots, threads, the cache, Waf's own thread and the longest
-chain. Memory, processors and idle slots are counters.
+Each build is a process, each lane a thread of it: slots, a cluster's commands, threads, the cache, Waf's own thread
+and the longest chain. Memory, processors and idle slots are counters.
 """
 
 import json
@@ -17,7 +17,7 @@ MICRO = 1e6
 MOST = 20000
 """At most so many stretches of idle slots, and as many of Waf's own thread, of which the longest are taken."""
 encode = json.encoder.encode_basestring_ascii  # quicker than json.dumps, for texts only
-TITLES = {"slot": "slot %d", "thread": "thread %d", "cache": "cache"}
+TITLES = {"slot": "slot %d", "thread": "thread %d", "cluster": "cluster %d", "cache": "cache"}
 
 
 def make_trace(builds: List["analysis.Built"], origin: float) -> Iterator[str]:
@@ -94,6 +94,8 @@ class Writer:
 			)
 		if row.words:
 			more += ',"why":' + self.quote(row.words)
+		if row.place:
+			more += ',"where":' + self.quote(row.place)
 		self.lines.append(
 			'{"ph":%s,"pid":%d,"tid":%d,"ts":%.1f,"name":%s,"cat":%s,"args":{"outcome":%s,"target":%s%s}}'
 			% (

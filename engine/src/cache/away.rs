@@ -430,17 +430,19 @@ impl Cache {
     }
 
     /// The command is over that ran on a cluster.
-    pub fn note_made_away(&self, ticket: &Ticket) {
+    pub fn note_made_away(&self, ticket: &Ticket, address: String) {
         if ticket.is_uncounted {
             self.count_miss(ticket);
         }
         self.note_miss(ticket, None);
         self.count(&Counter::Away);
+        self.count(&Counter::AwayAt(address));
     }
 
-    /// Counts why a command ran here.
-    pub fn note_stayed(&self, why: NotAway) {
+    /// Counts why a command ran here, and not on the cluster with this address.
+    pub fn note_stayed(&self, why: NotAway, address: &str) {
         self.count(&Counter::NotAway(why));
+        self.count(&Counter::NotAwayAt(address.to_owned(), why));
     }
 }
 

@@ -60,7 +60,7 @@ pub enum Job {
     /// Put what it has made in its place.
     Fetch { who: u64, away: Box<Away>, claim: Claim },
     /// Note that a command ran on a cluster.
-    MadeAway(Box<Ticket>),
+    MadeAway { ticket: Box<Ticket>, address: String },
     /// Write the journal and the counters.
     Write,
     /// Do something else with the store at this path, for a client that waits.
@@ -438,10 +438,10 @@ fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Re
             }
         }
         (Job::Fetch { who, .. }, Err(_)) => reports.put(Done::Fetched { who, hit: None }),
-        (Job::MadeAway(ticket), Ok(cache)) => cache.note_made_away(&ticket),
+        (Job::MadeAway { ticket, address }, Ok(cache)) => cache.note_made_away(&ticket, address),
         (Job::Leave(left), Ok(cache)) => cache.leave(&left.0, &left.1),
         (Job::Write, Ok(cache)) => cache.flush(),
-        (Job::Leave(_) | Job::MadeAway(_) | Job::Write, Err(_)) => {}
+        (Job::Leave(_) | Job::MadeAway { .. } | Job::Write, Err(_)) => {}
         (Job::Other { who, work, .. }, cache) => {
             // A client that has just run a command must find its result.
             shared.wait_until_stored();

@@ -11,7 +11,7 @@ use super::Cache;
 use crate::bytes::path_text;
 use crate::bytes::quantity;
 use crate::report::question::{Answer, Question, Request};
-use crate::report::remote::Remote;
+use crate::report::remote::{Cluster, Remote};
 use crate::report::statistics::{Preambles, Proofs, Reasons, Statistics, Texts};
 use crate::settings::place::is_same;
 use crate::settings::{comparison, room, switch};
@@ -195,6 +195,7 @@ impl Cache {
                 bytes_out: count("remote bytes out"),
                 executed: count("executed elsewhere"),
                 not_executed: reasons("not elsewhere/"),
+                clusters: clusters(reasons("executed at/"), reasons("not executed at/")),
                 tiers: self.tiers().map(|tiers| tiers.describe()).unwrap_or_default(),
             },
         }
@@ -222,6 +223,21 @@ impl Cache {
             self.tally.add(SINCE, now());
         }
     }
+}
+
+/// By address: how many commands ran there, and by `address reason` how many did not.
+fn clusters(executed: Reasons, stayed: Reasons) -> BTreeMap<String, Cluster> {
+    let mut clusters: BTreeMap<String, Cluster> = BTreeMap::new();
+    for (address, n) in executed {
+        clusters.entry(address).or_default().executed = n;
+    }
+    for (name, n) in stayed {
+        if let Some((address, why)) = name.split_once(' ') {
+            let cluster = clusters.entry(address.to_owned()).or_default();
+            cluster.not_executed.insert(why.to_owned(), n);
+        }
+    }
+    clusters
 }
 
 pub(super) fn now() -> u64 {

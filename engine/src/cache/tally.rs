@@ -57,6 +57,9 @@ pub enum Counter {
     Away,
     /// It ran here, though it waited.
     NotAway(NotAway),
+    /// The same by the cluster's address. They are counted beside those.
+    AwayAt(String),
+    NotAwayAt(String, NotAway),
 }
 
 impl Counter {
@@ -89,6 +92,9 @@ impl Counter {
             Counter::UploadUnsigned => "uploads dropped/the signing key cannot be used".to_owned(),
             Counter::Away => "executed elsewhere".to_owned(),
             Counter::NotAway(why) => format!("not elsewhere/{}", why.name()),
+            Counter::AwayAt(address) => format!("executed at/{address}"),
+            // No address has a space.
+            Counter::NotAwayAt(address, why) => format!("not executed at/{address} {}", why.name()),
         }
     }
 }

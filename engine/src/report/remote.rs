@@ -1,5 +1,7 @@
 //! Statistics of shared stores: their hits, errors and uploads, and the state of each.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::statistics::{printable, sum, Reasons, Table};
@@ -24,8 +26,17 @@ pub struct Remote {
     pub executed: u64,
     /// Those that ran here, though they had waited for a slot, by reason.
     pub not_executed: Reasons,
+    /// The same by the address of the cluster. An engine of an older build does not tell.
+    #[serde(default)]
+    pub clusters: BTreeMap<String, Cluster>,
     /// The stores, in the order in which they are asked.
     pub tiers: Vec<Tier>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    pub executed: u64,
+    pub not_executed: Reasons,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +95,14 @@ impl Remote {
             table.count("  Run here:", stayed);
             table.reasons(is_verbose.then_some(&self.not_executed), stayed);
         }
+        for (address, cluster) in &self.clusters {
+            let (executed, stayed) = (cluster.executed, sum(&cluster.not_executed));
+            let told = printable(&format!("{address}: {executed} run there, {stayed} run here"));
+            table.line("  Cluster:", &told);
+            // Of a single one, all reasons are above.
+            let are_told = is_verbose && self.clusters.len() > 1;
+            table.reasons(are_told.then_some(&cluster.not_executed), stayed);
+        }
         for Tier { name, state, .. } in &self.tiers {
             table.line("  Store:", &printable(&format!("{name}: {state}")));
         }
@@ -96,6 +115,10 @@ mod tests {
 
     fn some() -> Remote {
         let counted = |name: &str| Reasons::from([(name.to_owned(), 2)]);
+        let cluster = |executed: u64, stayed: u64| Cluster {
+            executed,
+            not_executed: Reasons::from([("it takes too little time".to_owned(), stayed)]),
+        };
         Remote {
             hits: 3,
             misses: 1,
@@ -107,6 +130,10 @@ mod tests {
             bytes_out: 7,
             executed: 4,
             not_executed: counted("it takes too little time"),
+            clusters: BTreeMap::from([
+                ("grpc://h:1/a".to_owned(), cluster(4, 1)),
+                ("grpc://h:1/b".to_owned(), cluster(0, 1)),
+            ]),
             tiers: vec![Tier {
                 name: "redis://h:6379".to_owned(),
                 is_asked: true,
@@ -141,5 +168,22 @@ mod tests {
             table.0
         );
         assert!(table.0.contains("Refused:") && table.0.contains("not signed"));
+        for (line, count) in [
+            ("  Cluster:              grpc://h:1/a: 4 run there, 1 run here\n", 1),
+            ("  Cluster:              grpc://h:1/b: 0 run there, 1 run here\n", 1),
+            ("it takes too little time", 3),
+        ] {
+            assert_eq!(table.0.matches(line).count(), count, "{}", table.0);
+        }
+    }
+
+    #[test]
+    fn the_reasons_of_a_single_cluster_are_told_once() {
+        let mut one = some();
+        one.clusters.pop_last();
+        let mut table = Table::default();
+        one.show(&mut table, true);
+        assert_eq!(table.0.matches("it takes too little time").count(), 1, "{}", table.0);
+        assert!(table.0.contains("grpc://h:1/a: 4 run there"), "{}", table.0);
     }
 }

@@ -226,6 +226,7 @@ pub fn show(report: &Value) -> String {
             "cluster",
             format!("{there} commands there, {sent} sent so far, {raced} of them run here, too"),
         );
+        line("", describe_cluster(&report["cluster"]));
     }
     for told in describe_waits(&report["memory_waits"]) {
         line("", told);
@@ -304,6 +305,17 @@ pub fn show(report: &Value) -> String {
         );
     }
     text
+}
+
+/// Where the cluster is, and whether it is left alone.
+fn describe_cluster(cluster: &Value) -> String {
+    let address = printable(cluster["address"].as_str().unwrap_or("?"));
+    let mut told = format!("{address}: at most {} at once", cluster["jobs"]);
+    if let Some(left) = cluster["left_alone_s"].as_f64() {
+        let fault = printable(cluster["fault"].as_str().unwrap_or("?"));
+        told.push_str(&format!(", left alone for {}: {fault}", duration(left)));
+    }
+    told
 }
 
 /// What there is to tell about waits for memory.
@@ -458,7 +470,10 @@ mod tests {
             }),
             brake: json!({"why": "memory short", "since_s": 3.0, "times": 2, "seconds": 9.0}),
             memory_waits: json!({"waited": 1, "waited_s": 2.0, "killed": 0}),
-            cluster: json!({"there": 3, "sent": 9, "raced": 1}),
+            cluster: json!({
+                "there": 3, "sent": 9, "raced": 1, "address": "grpc://h:1/a", "jobs": 64, "left_alone_s": 4.0,
+                "fault": "it did not answer",
+            }),
         };
         let text = show(&snapshot.json());
         for part in [
@@ -473,6 +488,7 @@ mod tests {
             "since 3.0 s: memory short",
             "2 times so far, 9.0 s in all",
             "3 commands there, 9 sent so far, 1 of them run here, too",
+            "grpc://h:1/a: at most 64 at once, left alone for 4.0 s: it did not answer",
             "nothing above 2.5 runnable",
             "jobserver of its own: 1 tokens held, 2 free",
             "waits: jobserver: no token",

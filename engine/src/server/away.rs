@@ -20,6 +20,7 @@ use serde_json::{json, Value};
 
 use super::command::{Fetching, Order, Recording, State, Supplies, Waiting};
 use super::command_flow::Next;
+use super::connection::ConnectionKey;
 use super::slots::CommandKey;
 use super::timers::Alarm;
 use super::Server;
@@ -28,7 +29,7 @@ use crate::cache::away::{Away as Departure, NotAway, Stayed, SHORT};
 use crate::cache::cache_threads::Job as CacheJob;
 use crate::cache::remote::{Errand, Executor};
 use crate::observe::access::Bytes;
-use crate::wire::{Outcome, Stdio, Verdict};
+use crate::wire::{Elsewhere, Outcome, Reply, Stdio, Verdict};
 
 /// A slot stays free for so long before a command of the cluster runs here, too: the build may be about to send another one.
 const FREE: Duration = Duration::from_millis(20);
@@ -37,6 +38,43 @@ const MOST_SEEN: usize = 1024;
 /// How much a new time counts in the mean of a compiler's times: one part of so many.
 const WEIGHT: u64 = 8;
 const MOST_PROGRAMS: usize = 1024;
+
+/// The time of a command on the cluster.
+pub(super) struct Trip {
+    address: String,
+    began: Instant,
+    ended: Option<Instant>,
+    /// How long the command ran here, too, before its result came.
+    here: Duration,
+}
+
+impl Trip {
+    pub(super) fn begin(address: &str) -> Trip {
+        Trip {
+            address: address.to_owned(),
+            began: Instant::now(),
+            ended: None,
+            here: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// For the client. `words` say why the result is not from there.
+    fn describe(&self, order: &Order, words: &str) -> Elsewhere {
+        let micros = |time: Duration| time.as_micros() as u64;
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        Elsewhere {
+            after: micros(self.began - order.arrived),
+            there: micros(ended - self.began),
+            here: micros(self.here),
+            address: self.address.clone(),
+            words: words.to_owned(),
+        }
+    }
+}
 
 pub(super) struct Away {
     processors: usize,
@@ -103,11 +141,21 @@ impl Away {
         own.or_else(|| self.times.get(program).copied())
     }
 
-    pub(super) fn describe(&self) -> Value {
-        match self.is_on {
-            true => json!({"there": self.there.len(), "sent": self.sent, "raced": self.raced}),
-            false => Value::Null,
-        }
+    pub(super) fn there(&self) -> &[CommandKey] {
+        &self.there
+    }
+
+    /// For the status, without the commands that are there.
+    pub(super) fn describe(&self, executor: &dyn Executor) -> Value {
+        json!({
+            "address": executor.name(),
+            "jobs": executor.jobs(),
+            "left_alone_s": executor.left_alone().map(|time| time.as_secs_f64()),
+            "fault": executor.last_fault(),
+            "there": self.there.len(),
+            "sent": self.sent,
+            "raced": self.raced,
+        })
     }
 }
 
@@ -145,7 +193,9 @@ impl Server {
             if self.away.there.len() >= executor.jobs() || !executor.may_take() {
                 return;
             }
-            let Some(departure) = self.departure(key) else { continue };
+            let Some(departure) = self.departure(key, executor.name()) else {
+                continue;
+            };
             // It is asked last: a command that tries a cluster which was at fault must be sent.
             if !executor.takes() {
                 return;
@@ -163,7 +213,7 @@ impl Server {
     }
 
     /// What is sent of a waiting command, if it may go, and has not been there before.
-    fn departure(&mut self, key: CommandKey) -> Option<Departure> {
+    fn departure(&mut self, key: CommandKey, address: &str) -> Option<Departure> {
         let (order, recording) = self.commands.waiting_recording(key)?;
         let is_captured = order.execute.stdio[1..]
             .iter()
@@ -174,17 +224,51 @@ impl Server {
         let departure = recording.ticket.as_ref()?.away(order.session)?;
         let is_short = self.away.expected(order, recording).is_some_and(|time| time < SHORT);
         if is_short {
+            let (connection, id) = (order.connection, order.execute.id);
             if let Some(recording) = self.commands.waiting_recording_mut(key) {
                 recording.was_away = true;
             }
-            self.count_stayed(NotAway::Short);
+            self.count_stayed(NotAway::Short, address);
+            let elsewhere = Elsewhere {
+                address: address.to_owned(),
+                words: NotAway::Short.name().to_owned(),
+                ..Elsewhere::default()
+            };
+            self.tell_elsewhere(connection, id, elsewhere);
         }
         (!is_short).then_some(departure)
     }
 
-    pub(super) fn count_stayed(&self, why: NotAway) {
+    fn count_stayed(&self, why: NotAway, address: &str) {
         if let Some(cache) = self.cache_threads.opened() {
-            cache.note_stayed(why);
+            cache.note_stayed(why, address);
+        }
+    }
+
+    /// Tells the client where its command ran, if it wishes to know.
+    fn tell_elsewhere(&mut self, connection: ConnectionKey, id: u32, elsewhere: Elsewhere) {
+        let client = self.connections.client(connection);
+        if client.is_some_and(|client| client.hears_elsewhere) {
+            let reply = Reply::Elsewhere { id, elsewhere };
+            self.connections.reply(connection, &reply);
+        }
+    }
+
+    /// A command was on the cluster, and its result is not from there.
+    fn tell_stayed(&mut self, order: &Order, recording: Option<&Recording>, why: NotAway, words: &str) {
+        let Some(trip) = recording.and_then(|recording| recording.trip.as_ref()) else {
+            return;
+        };
+        self.count_stayed(why, &trip.address);
+        self.tell_elsewhere(order.connection, order.execute.id, trip.describe(order, words));
+    }
+
+    /// A command that was on the cluster, too, was sooner done here.
+    pub(super) fn overtake(&mut self, order: &Order, recording: &mut Recording) {
+        if recording.errand.is_some() {
+            recording.call_off();
+            let why = NotAway::Overtaken;
+            self.tell_stayed(order, Some(recording), why, why.name());
         }
     }
 
@@ -232,15 +316,24 @@ impl Server {
             return Next::Stay(state);
         };
         let name = errand.executor.name();
+        let here = match &state {
+            State::Running(running) => running.started.elapsed(),
+            _ => Duration::ZERO,
+        };
+        let trip = state.recording_mut().and_then(|recording| recording.trip.as_mut());
+        trip.into_iter().for_each(|trip| {
+            trip.ended = Some(Instant::now());
+            trip.here = here;
+        });
         let departure = match result {
             Ok(departure) => departure,
             Err(stayed) => {
-                self.count_stayed(stayed.why);
                 let why = match stayed.words.is_empty() {
                     true => stayed.why.name().to_owned(),
                     false => format!("{}: {}", stayed.why.name(), stayed.words),
                 };
                 debug!("command {key} has no result of {name}: {why}");
+                self.tell_stayed(order, state.recording_mut().as_deref(), stayed.why, &why);
                 let ticket = state.recording_mut().and_then(|recording| recording.ticket.as_mut());
                 ticket
                     .into_iter()
@@ -321,7 +414,8 @@ impl Server {
             ..
         } = fetching;
         let Some(hit) = hit else {
-            self.count_stayed(NotAway::Changed);
+            let why = NotAway::Changed;
+            self.tell_stayed(order, recording.as_deref(), why, why.name());
             if let Some(connection) = self.connections.get_mut(order.connection).filter(|_| !is_in_backlog) {
                 connection.backlog += order.size;
             }
@@ -336,10 +430,14 @@ impl Server {
                 .send_output(order.connection, order.execute.id, stream, bytes);
         }
         if let Some(recording) = &mut recording {
-            let ticket = recording.ticket.take();
-            ticket
-                .into_iter()
-                .for_each(|ticket| self.cache_threads.send(CacheJob::MadeAway(Box::new(ticket))));
+            let trip = recording.trip.take();
+            let address = trip.as_ref().map(|trip| trip.address.clone()).unwrap_or_default();
+            if let Some(ticket) = recording.ticket.take().map(Box::new) {
+                self.cache_threads.send(CacheJob::MadeAway { ticket, address });
+            }
+            if let Some(trip) = trip {
+                self.tell_elsewhere(order.connection, order.execute.id, trip.describe(order, ""));
+            }
             self.tell_cache_info(order, recording.told.clone());
         }
         self.tell_inputs(order, hit.inputs);

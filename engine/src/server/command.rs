@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
+use super::away::Trip;
 use super::connection::ConnectionKey;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
@@ -204,6 +205,7 @@ pub struct Recording {
     pub errand: Option<Arc<Errand>>,
     /// It has been there, or is not to go there.
     pub was_away: bool,
+    pub trip: Option<Trip>,
     /// It came back, while the command ran here, too: its result is in the store, and the run here is ended.
     pub departure: Option<Box<Away>>,
     /// For the case that this result is of no use.
@@ -223,6 +225,7 @@ impl Recording {
             output: Default::default(),
             errand: None,
             was_away: false,
+            trip: None,
             departure: None,
             spare: None,
         }

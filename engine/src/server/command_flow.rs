@@ -39,7 +39,7 @@ use super::starters::{Job, Started, Work};
 use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Uncached};
-use crate::cache::away::{Away, NotAway, Stayed};
+use crate::cache::away::{Away, Stayed};
 use crate::cache::cache_threads::Job as CacheJob;
 use crate::cache::keep::{Ended, NotStored, Stored};
 use crate::cache::lookup::inputs::{Inputs, Numbered};
@@ -819,10 +819,7 @@ impl Server {
         if recording.is_of_compile() {
             self.away.learn(order, &outcome);
         }
-        if recording.errand.is_some() {
-            recording.call_off();
-            self.count_stayed(NotAway::Overtaken);
-        }
+        self.overtake(order, &mut recording);
         let told = recording.told.clone();
         if outcome.verdict == Verdict::Ran && recording.ticket.is_none() {
             if let Some(attempt) = recording.end_attempt() {

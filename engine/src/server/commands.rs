@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::away::Trip;
 use super::command::{Command, Order, Recording, Running, State};
 use super::connection::Connection;
 use super::slots::{CommandKey, SessionId};
@@ -87,6 +88,7 @@ impl Commands {
         let state = match state {
             State::Waiting(mut waiting) => {
                 if let Some(recording) = &mut waiting.recording {
+                    recording.trip = Some(Trip::begin(errand.executor.name()));
                     recording.errand = Some(errand);
                     recording.was_away = true;
                 }
@@ -99,19 +101,26 @@ impl Commands {
 
     /// Whether a result of the cluster is awaited, here or there.
     pub fn is_away(&self, key: CommandKey) -> bool {
-        let recording = self.0.get(&key).and_then(|command| match &command.state {
+        self.trip(key).is_some()
+    }
+
+    /// A command whose result of the cluster is awaited, its time there, and whether it is not here, too.
+    pub fn trip(&self, key: CommandKey) -> Option<(&Order, &Trip, bool)> {
+        let command = self.0.get(&key)?;
+        let recording = match &command.state {
             State::Waiting(waiting) | State::Away(waiting) => waiting.recording.as_ref(),
             State::Starting(starting) => starting.recording.as_ref(),
             State::Running(running) => running.recording.as_ref(),
             State::Asking(_) | State::Fetching(_) | State::Storing(_) => None,
-        });
-        recording.is_some_and(|recording| recording.errand.is_some())
+        }?;
+        let trip = recording.trip.as_ref().filter(|_| recording.errand.is_some())?;
+        Some((&command.order, trip, matches!(command.state, State::Away(_))))
     }
 
     /// The session of a command that is on the cluster and not here, too.
     pub fn session_away(&self, key: CommandKey) -> Option<SessionId> {
-        let command = self.0.get(&key)?;
-        matches!(command.state, State::Away(_)).then_some(command.order.session)
+        let (order, _, is_only_there) = self.trip(key)?;
+        is_only_there.then_some(order.session)
     }
 
     /// A command of the cluster waits for a slot here, too. `None` if that cannot be.

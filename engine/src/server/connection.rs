@@ -51,6 +51,8 @@ pub struct Client {
     pub wishes: Arc<Wishes>,
     /// Commands that the cache knows nothing of are returned, not run.
     pub only_known: bool,
+    /// It is told where commands ran that could run on a cluster.
+    pub hears_elsewhere: bool,
     /// The umask for commands that are looked up before the client is examined.
     pub umask: Option<u32>,
     /// The inputs that this client was told, with their numbers.

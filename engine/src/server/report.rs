@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use serde_json::{json, Value};
+
 use super::command::Recording;
 use super::slots::SessionId;
 use super::Server;
@@ -20,7 +22,7 @@ const FIRST: usize = 12;
 const MOST_BYTES: usize = 256;
 
 impl Server {
-    pub(super) fn report(&self) -> serde_json::Value {
+    pub(super) fn report(&self) -> Value {
         let sessions = self.sessions.iter().map(|(id, session)| {
             let (jobs, running, waiting) = self.slots.of(id);
             SessionLine {
@@ -38,7 +40,7 @@ impl Server {
                 memory_waits: self.memory.describe_build(id),
             }
         });
-        let commands = self.commands.running().map(|(key, order, running)| {
+        let running = self.commands.running().map(|(key, order, running)| {
             let argv = &order.execute.argv;
             let (known, why) = running.recording.as_deref().map(cache_info).unzip();
             CommandLine {
@@ -52,6 +54,8 @@ impl Server {
                 seconds: running.started.elapsed().as_secs_f64(),
             }
         });
+        let commands: Vec<_> = running.take(MOST_LINES).collect();
+        let cluster = self.report_cluster(MOST_LINES - commands.len());
         Snapshot {
             pid: std::process::id(),
             engine: ENGINE,
@@ -64,14 +68,14 @@ impl Server {
             running: self.slots.running(),
             waiting: self.slots.waiting(),
             sessions: sessions.take(MOST_LINES).collect(),
-            commands: commands.take(MOST_LINES).collect(),
+            commands,
             connections: self.connections.len(),
             memory: resident(),
             totals: &self.totals,
             parking: self.parking.report(),
             brake: self.neighbors.describe_brake(),
             memory_waits: self.memory.describe(),
-            cluster: self.away.describe(),
+            cluster,
             // The store is not opened for a report.
             cache: self
                 .cache_threads
@@ -80,6 +84,32 @@ impl Server {
                 .unwrap_or_default(),
         }
         .json()
+    }
+
+    /// The cluster, and at most so many of the commands that are there.
+    fn report_cluster(&self, most: usize) -> Value {
+        let Some(executor) = self.cache_threads.opened().and_then(|cache| cache.executor()) else {
+            return Value::Null;
+        };
+        let trips = self
+            .away
+            .there()
+            .iter()
+            .filter_map(|key| Some((key, self.commands.trip(*key)?)));
+        let lines = trips.take(most).map(|(key, (order, trip, is_only_there))| {
+            let argv = &order.execute.argv;
+            json!({
+                "id": key,
+                "session": short_id(&order.session),
+                "folder": shorten(&order.execute.cwd),
+                "argv": excerpt(argv.iter(), argv.len()),
+                "seconds": trip.seconds(),
+                "raced": !is_only_there,
+            })
+        });
+        let mut cluster = self.away.describe(&*executor);
+        cluster["commands"] = lines.collect();
+        cluster
     }
 }
 

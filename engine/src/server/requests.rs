@@ -228,6 +228,7 @@ impl Server {
             pin: hello.wishes & wire::WISH_PIN != 0,
             wishes: Arc::default(),
             only_known: hello.wishes & wire::WISH_KNOWN != 0,
+            hears_elsewhere: hello.wishes & wire::WISH_ELSEWHERE != 0,
             umask: (hello.wishes & wire::WISH_UMASK != 0).then_some(hello.wishes >> wire::UMASK_SHIFT & 0o777),
             numbers: Numbers::default(),
         })

@@ -48,6 +48,11 @@ impl Breaker {
         (!self.is_closed()).then_some(self.why.as_str())
     }
 
+    /// Why it was left alone the last time.
+    pub fn last_why(&self) -> Option<&str> {
+        (!self.why.is_empty()).then_some(self.why.as_str())
+    }
+
     /// A question was answered.
     pub fn worked(&mut self) {
         self.state = State::Closed { errors: 0 };

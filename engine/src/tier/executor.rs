@@ -240,6 +240,19 @@ impl Executor for Cluster {
         may_take
     }
 
+    fn left_alone(&self) -> Option<Duration> {
+        let state = self.state();
+        let next = state.breaker.next_trial();
+        let left = next
+            .map(|at| at.saturating_duration_since(Instant::now()))
+            .unwrap_or_default();
+        (!state.breaker.is_closed()).then_some(left)
+    }
+
+    fn last_fault(&self) -> Option<String> {
+        self.state().breaker.last_why().map(str::to_owned)
+    }
+
     fn execute(&self, mut execute: Execute, again: Again<Result<Made, Unmade>>) -> u32 {
         let mut state = self.state();
         state.last = state.last.checked_add(1).unwrap_or(1);

@@ -4,8 +4,8 @@
 //! Does not know in which order frames may come.
 
 use super::{
-    Caching, Execute, Form, Hello, Malformed, MissReason, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
-    Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why, ENVIRONMENTS, INPUT_CAP, MAGIC,
+    Caching, Elsewhere, Execute, Form, Hello, Malformed, MissReason, Outcome, Policy, Reply, Request, Size, Stdio,
+    Step, Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why, ENVIRONMENTS, INPUT_CAP, MAGIC,
 };
 use crate::bytes::fields::Reader;
 
@@ -288,6 +288,16 @@ impl Reply {
                 new: r.strings()?,
                 result: r.array()?,
                 numbers: r.numbers()?,
+            },
+            0x89 => Reply::Elsewhere {
+                id: r.u32()?,
+                elsewhere: Elsewhere {
+                    after: r.u64()?,
+                    there: r.u64()?,
+                    here: r.u64()?,
+                    address: r.words()?,
+                    words: r.words()?,
+                },
             },
             _ => return Err(Malformed("unknown kind of reply")),
         };

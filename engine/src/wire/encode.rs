@@ -145,6 +145,13 @@ impl Reply {
                 out.extend((numbers.len() as u32).to_le_bytes());
                 numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
             }),
+            Reply::Elsewhere { id, elsewhere } => put_numbered(out, 0x89, *id, |out| {
+                for time in [elsewhere.after, elsewhere.there, elsewhere.here] {
+                    out.extend(time.to_le_bytes());
+                }
+                put_text(out, elsewhere.address.as_bytes());
+                put_text(out, elsewhere.words.as_bytes());
+            }),
         }
     }
 }

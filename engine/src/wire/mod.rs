@@ -91,6 +91,8 @@ pub const WISH_OWN_SLOTS: u32 = 2;
 pub const WISH_LATE: u32 = 4;
 /// Return commands that the cache knows nothing of, without running them.
 pub const WISH_KNOWN: u32 = 8;
+/// Tell where commands ran that could run on a cluster.
+pub const WISH_ELSEWHERE: u32 = 32;
 /// The wishes contain the client's umask, from bit `UMASK_SHIFT` on.
 pub const WISH_UMASK: u32 = 16;
 pub const UMASK_SHIFT: u32 = 16;
@@ -235,6 +237,21 @@ pub struct Outcome {
     pub peak: u64,
 }
 
+/// What became of a command that went to a cluster, or could have gone there. Times are in microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// From its arrival until it went there.
+    pub after: u64,
+    /// How long it was there. Zero if it never went.
+    pub there: u64,
+    /// How long it ran here, too, before its result came from there.
+    pub here: u64,
+    /// The cluster, without secrets.
+    pub address: String,
+    /// Why its result is not from there. Empty if it is.
+    pub words: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     Welcome {
@@ -273,5 +290,10 @@ pub enum Reply {
         /// The digest of the outputs.
         result: [u8; 32],
         numbers: Vec<u32>,
+    },
+    /// For clients that wish to know.
+    Elsewhere {
+        id: u32,
+        elsewhere: Elsewhere,
     },
 }

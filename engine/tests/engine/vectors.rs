@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use serde_json::Value;
 use wafengine::bytes::frame::Inbox;
 use wafengine::wire::{
-    Caching, Execute, Form, Hello, Known, Malformed, MissReason, Outcome, Policy, Reply, Request, Size, Stdio, Step,
-    Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why, FRAME_CAP,
+    Caching, Elsewhere, Execute, Form, Hello, Known, Malformed, MissReason, Outcome, Policy, Reply, Request, Size,
+    Stdio, Step, Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why, FRAME_CAP,
 };
 
 fn vectors() -> Value {
@@ -174,12 +174,26 @@ fn reply(vector: &Value) -> Reply {
             result: unhex(&f["result"]).try_into().unwrap(),
             numbers: f["numbers"].as_array().unwrap().iter().map(number).collect(),
         },
+        "elsewhere" => Reply::Elsewhere {
+            id: number(&f["id"]),
+            elsewhere: Elsewhere {
+                after: number(&f["after"]),
+                there: number(&f["there"]),
+                here: number(&f["here"]),
+                address: words(&f["address"]),
+                words: words(&f["words"]),
+            },
+        },
         other => panic!("frame {other} of an engine"),
     }
 }
 
+fn words(value: &Value) -> String {
+    String::from_utf8(unhex(value)).unwrap()
+}
+
 fn told(f: &Value) -> Told {
-    let words = |name: &str| String::from_utf8(unhex(&f[name])).unwrap();
+    let words = |name: &str| words(&f[name]);
     match Known::ALL[number::<usize>(&f["known"])] {
         Known::Hit => Told::Hit {
             processor: number(&f["processor"]),
@@ -250,7 +264,7 @@ fn replies_are_what_the_vectors_say() {
 /// The vectors have every kind of frame.
 #[test]
 fn every_kind_of_frame_has_a_vector() {
-    for (sender, kinds) in [("client", 0x01..=0x09u8), ("engine", 0x81..=0x86)] {
+    for (sender, kinds) in [("client", 0x01..=0x09u8), ("engine", 0x81..=0x89)] {
         let bytes: Vec<_> = select("good", sender).iter().map(|v| unhex(&v["hex"])).collect();
         for kind in kinds {
             assert!(

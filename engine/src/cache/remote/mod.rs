@@ -7,6 +7,7 @@ pub mod wrapped;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::bytes::digest::Digest;
 use crate::cluster::message::{Execute, Failure};
@@ -96,6 +97,12 @@ pub trait Executor: Send + Sync {
 
     /// The same for a command that will be sent: after a fault, one tries the cluster for all.
     fn takes(&self) -> bool;
+
+    /// How long it is left alone after a fault until a command tries it; zero while one does. `None` if it takes commands.
+    fn left_alone(&self) -> Option<Duration>;
+
+    /// Why it was left alone the last time.
+    fn last_fault(&self) -> Option<String>;
 
     /// Returns the number by which the command can be cancelled. `again` is called once, however it ends.
     fn execute(&self, execute: Execute, again: Again<Result<Made, Unmade>>) -> u32;

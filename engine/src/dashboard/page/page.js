@@ -7,7 +7,7 @@ import { count, duration, memory, share, size, waits } from "./text.js";
 
 const AGAIN = 1000; // milliseconds before a lost connection is tried again
 const RATE = 20; // the number of samples for a hit rate
-const SECTIONS = ["builds", "slots", "misses", "cache", "parked", "tiers", "engine"];
+const SECTIONS = ["builds", "slots", "cluster", "misses", "cache", "parked", "tiers", "engine"];
 
 const $ = (id) => document.getElementById(id);
 const lists = Object.fromEntries(SECTIONS.slice(0, -1).map((name) => [name, new List($(name).querySelector("ul"))]));
@@ -119,6 +119,7 @@ function showAll() {
 	const nothing = report ? "" : "no engine runs";
 	showList("builds", show.builds(report), "", nothing || "no build runs");
 	showList("slots", show.slots(places.place(report), report), busy, nothing || "no build has asked for slots");
+	showList("cluster", show.cluster(report), show.clusterNote(report), nothing || "none is set: see docs/execution.md");
 	showList("misses", show.misses(report, at), "", nothing || "none since the engine started");
 	showList("cache", show.cache(report), report ? show.cacheNote(report) : "", nothing || "nothing was counted");
 	showList("parked", show.parked(report), show.parkedNote(report), nothing || "no program was used");
@@ -126,7 +127,7 @@ function showAll() {
 	setFacts($("engine").querySelector("dl"), show.engine(report, machine));
 }
 
-const FILTERED = new Set(["builds", "slots", "misses", "parked"]);
+const FILTERED = new Set(["builds", "slots", "cluster", "misses", "parked"]);
 
 function showList(name, cards, note, none) {
 	const wanted = $("filter").value.trim().toLowerCase();

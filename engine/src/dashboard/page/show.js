@@ -3,6 +3,8 @@
 import { ago, base, brief, count, duration, line, memory, plural, share, size } from "./text.js";
 
 const sum = (reasons) => Object.values(reasons ?? {}).reduce((all, n) => all + n, 0);
+// The most frequent reason comes first.
+const most = (reasons) => Object.entries(reasons ?? {}).sort((one, other) => other[1] - one[1]);
 
 export function builds(report) {
 	return (report?.sessions ?? []).map((build) => {
@@ -71,14 +73,20 @@ export class Slots {
 
 const FREE = 32; // the most free slots that are shown
 
+const GONE = "a build that has gone";
+
+function buildNames(report) {
+	return new Map((report?.sessions ?? []).map((build) => [build.id, base(build.name)]));
+}
+
 export function slots(places, report) {
-	const names = new Map((report?.sessions ?? []).map((build) => [build.id, base(build.name)]));
+	const names = buildNames(report);
 	const longest = Math.max(1, ...places.filter(Boolean).map((command) => command.seconds));
 	const cards = places.map((command, i) => {
 		if (!command) {
 			return { key: `slot ${i}`, name: `${i + 1}`, note: "free", tone: "free", share: null };
 		}
-		const build = names.get(command.session) ?? "a build that has gone";
+		const build = names.get(command.session) ?? GONE;
 		const known = command.known && (command.known === "uncached" ? "not cached" : command.known);
 		const facts = [
 			["build", build],
@@ -101,6 +109,67 @@ export function slots(places, report) {
 		};
 	});
 	return cards.filter((card, i) => card.tone !== "free" || i < FREE);
+}
+
+// The cluster itself, the commands that are there, and why others are not.
+export function cluster(report) {
+	const cluster = report?.cluster;
+	if (!cluster) {
+		return [];
+	}
+	const names = buildNames(report);
+	const longest = Math.max(1, ...cluster.commands.map((command) => command.seconds));
+	const left = cluster.left_alone_s;
+	const there = report.cache?.statistics?.remote.clusters?.[cluster.address];
+	const facts = [
+		["at once", `${count(cluster.there)} of ${count(cluster.jobs)}`],
+		["sent", plural(cluster.sent, "command")],
+		["run here, too", plural(cluster.raced, "command")],
+		["last fault", cluster.fault ?? "none"],
+	];
+	const state = {
+		key: "cluster",
+		name: cluster.address,
+		note: left == null ? "takes commands" : `left alone${left ? ` for ${duration(left)}` : ", one command tries it"}: ${cluster.fault}`,
+		side: `${count(cluster.there)} of ${count(cluster.jobs)}`,
+		tone: left == null ? "hit" : "bad",
+		share: cluster.jobs ? cluster.there / cluster.jobs : null,
+		facts,
+	};
+	const commands = cluster.commands.map((command) => {
+		const build = names.get(command.session) ?? GONE;
+		return {
+			key: `there ${command.id}`,
+			name: "there",
+			note: `${brief(command.argv)} · ${build}${command.raced ? " · here, too" : ""}`,
+			side: duration(command.seconds),
+			tone: "",
+			share: command.seconds / longest,
+			facts: [
+				["build", build],
+				["folder", command.folder],
+				["there since", duration(command.seconds)],
+				["here, too", command.raced ? "yes" : "no"],
+			],
+			code: line(command.argv),
+		};
+	});
+	const stayed = most(there?.not_executed);
+	const all = sum(there?.not_executed) + (there?.executed ?? 0);
+	return [state, ...commands, ...stayed.map(([why, n]) => ({
+		key: `stayed ${why}`, name: "run here", note: why, side: count(n), tone: "slow", share: all ? n / all : null,
+	}))];
+}
+
+export function clusterNote(report) {
+	const cluster = report?.cluster;
+	if (!cluster) {
+		return "";
+	}
+	const there = report.cache?.statistics?.remote.clusters?.[cluster.address];
+	const since = there ? `; since counting began, ${count(there.executed)} were compiled there, ${count(sum(there.not_executed))} here` : "";
+	return `${count(cluster.there)} of ${count(cluster.jobs)} there; ${count(cluster.sent)} sent, `
+		+ `${count(cluster.raced)} of them run here, too${since}`;
 }
 
 export function misses(report, at) {
@@ -141,7 +210,6 @@ export function cache(report) {
 		tone,
 		share: of ? n / of : 0,
 	});
-	const most = (reasons) => Object.entries(reasons ?? {}).sort((one, other) => other[1] - one[1]);
 	const { used, refused } = all.preambles ?? {};
 	const plain = ([why, n]) => ({ key: `no preamble ${why}`, name: "no preamble", note: why, side: count(n), tone: "slow", share: null });
 	return [
@@ -196,8 +264,7 @@ export function parked(report) {
 			facts: [["program", program.path], [program.state, program.words], ...ways],
 		};
 	});
-	const spawned = Object.entries(parking?.spawned ?? {}).sort((one, other) => other[1] - one[1]);
-	return [...programs, ...spawned.map(([why, n]) => ({
+	return [...programs, ...most(parking?.spawned).map(([why, n]) => ({
 		key: `spawned ${why}`, name: "spawned", note: why, side: count(n), tone: "", share: null,
 	}))];
 }
