@@ -374,6 +374,23 @@ def test_a_scenario_alone_has_contenders(name: str) -> None:
 	assert any(needed in contender.find_contender(one).abilities for one in contender.DEFAULT)
 
 
+def test_an_empty_cache_knows_compilers(tmp_path: pathlib.Path) -> None:
+	"""The next empty cache of a lane knows which compilers are parked, and nothing else of the one before."""
+	place = workshop.Workshop(str(tmp_path), {})
+	one, lane = contender.find_contender("waf+wafcc"), ("waf+wafcc", "", "")
+	folders = []
+	for _ in range(2):
+		place.new_cache(one, lane)
+		folders.append(pathlib.Path(place.caches[lane].engine.folder))
+		(folders[-1] / "wafd.store").write_text("")
+		if not folders[1:]:
+			(folders[0] / "wafd.verdicts").write_text("[]")
+			(folders[0] / "wafd.log").write_text("")
+	assert sorted(os.listdir(str(folders[1]))) == ["wafd.store", "wafd.verdicts"]
+	assert not folders[0].exists()
+	assert place.close(keep=False) == []
+
+
 def test_one_engine_for_each_environment(tmp_path: pathlib.Path) -> None:
 	"""Lanes share an engine when they want the same of it; any other wish makes an engine in a folder of its own."""
 	place = workshop.Workshop(str(tmp_path), {})

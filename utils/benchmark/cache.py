@@ -1,5 +1,6 @@
 """Compiler caches. Some go before a compiler in the command line, others are asked by the build system."""
 
+import glob
 import json
 import os
 import shutil
@@ -91,6 +92,9 @@ class CompilerCache:
 	def reach(self, server: servers.Server, host: Host) -> None:
 		"""Use a server on another host."""
 		self.host = host
+
+	def succeed(self, earlier: "CompilerCache") -> None:
+		"""Take over from the cache that the lane had before what is no result: what it knows of compilers."""
 
 	def settle(self) -> None:
 		"""Wait until everything is uploaded to the server."""
@@ -193,6 +197,12 @@ class Wafcc(CompilerCache):
 
 	def start(self) -> None:
 		self.engine.start()
+
+	def succeed(self, earlier: CompilerCache) -> None:
+		"""Know which compilers are parked, as after any build since the last login."""
+		if isinstance(earlier, Wafcc):
+			for path in glob.glob(os.path.join(glob.escape(earlier.engine.folder), "*.verdicts")):
+				shutil.copy2(path, self.engine.folder)
 
 	def hits(self) -> int:
 		return self.counts()["hits"]

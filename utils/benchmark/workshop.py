@@ -157,11 +157,14 @@ class Workshop:
 	def new_cache(self, contender: Contender, lane: Tuple[str, ...]) -> None:
 		"""Give a lane an empty cache; the one that it had stays on disk until the end."""
 		if contender.cache:
-			self.end_cache(lane)
 			self.cache_folders += 1
 			folder = os.path.join(self.path, "caches", "%03d-%s" % (self.cache_folders, contender.name))
 			with INTERRUPTS.held():
-				self.caches[lane] = contender.cache(folder, self.environment)
+				cache = contender.cache(folder, self.environment)
+				if lane in self.caches:
+					cache.succeed(self.caches[lane])
+				self.end_cache(lane)
+				self.caches[lane] = cache
 
 	def end_cache(self, lane: Tuple[str, ...]) -> None:
 		cache = self.caches.pop(lane, None)

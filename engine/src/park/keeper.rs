@@ -14,9 +14,10 @@ use std::time::Duration;
 use log::{info, warn};
 
 use super::courses::Courses;
-use super::parked::{bury, may_pass, Parked, Parking};
+use super::library::LIBRARY;
+use super::parked::{bury, may_pass, Parked, Parking, Part};
 use super::pool::{Pool, Task};
-use super::program::Program;
+use super::program::{Identity, Program};
 use super::survey::{Sample, Surveyor};
 use super::trial::{self, Refusal};
 use super::verdict::{self, Verdict};
@@ -108,7 +109,7 @@ impl Keeper {
                     must_gain: self.pool.must_gain(),
                 };
                 match trial::run(&bench, &parked, spawner, stack) {
-                    Ok(words) => (Verdict::admitted(program, words, digest(&parked)), Some(parked)),
+                    Ok(words) => (Verdict::admitted(program, words, self.digest(&parked)), Some(parked)),
                     Err(refusal) => {
                         parked.end();
                         self.graves.push(parked.pid);
@@ -172,7 +173,7 @@ impl Keeper {
     fn park(&mut self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) {
         let parked = self.start(spawner, program, env, stack);
         match &parked {
-            Ok(fresh) if self.pool.admitted_with(program) != Some(digest(fresh)) => {
+            Ok(fresh) if self.pool.admitted_with(program) != Some(self.digest(fresh)) => {
                 fresh.end();
                 self.graves.push(fresh.pid);
                 self.prove(spawner, program, env, stack);
@@ -180,10 +181,20 @@ impl Keeper {
             _ => self.pool.add(program, parked),
         }
     }
-}
 
-fn digest(parked: &Parked) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    parked.parts().for_each(|part| part.hash(&mut hasher));
-    hasher.finish()
+    /// Each engine makes its library and its roster anew. The library counts by its content.
+    fn digest(&self, parked: &Parked) -> u64 {
+        let roster = rustix::fs::fstat(&self.roster.0).ok();
+        let own = [Identity::at(&self.library), roster.map(|stat| Identity::of(&stat))];
+        let own = own.map(|found| found.map(|identity| (identity.device, identity.inode)));
+        let is_own = |part: &&Part| {
+            let file = part.identity.map(|identity| (identity.device, identity.inode));
+            file.is_some() && own.contains(&file)
+        };
+        let mut hasher = DefaultHasher::new();
+        LIBRARY.hash(&mut hasher);
+        let others = parked.parts().filter(|part| !is_own(part));
+        others.for_each(|part| part.hash(&mut hasher));
+        hasher.finish()
+    }
 }

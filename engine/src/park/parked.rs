@@ -38,7 +38,7 @@ pub struct NotEntered(pub &'static str);
 #[derive(Debug, Hash)]
 pub struct Part {
     path: CString,
-    identity: Option<Identity>,
+    pub identity: Option<Identity>,
 }
 
 #[derive(Debug)]
