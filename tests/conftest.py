@@ -69,6 +69,9 @@ FIRST = (
 )
 """Files that take longest. They begin first, so that no worker is alone with one of them at the end."""
 
+JUDGING = ("test_bench_unparked.py", "test_cache_parked.py", "test_courses*.py", "test_parked*.py")
+"""Tests of what an engine finds out about programs. Each of them begins without knowing anything."""
+
 # most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
 # others use the machine, too, and an engine may be slow to start
@@ -134,11 +137,31 @@ def engine() -> str:
 	return path
 
 
+@pytest.fixture(scope="session")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+	"""
+	What engines of earlier tests have found out about programs that they park. A login's next engine knows that, too.
+
+	Without it, the engine of each test runs every compiler some thirty times.
+	"""
+	return tmp_path_factory.mktemp("verdicts")
+
+
+def copy_verdicts(source: pathlib.Path, target: pathlib.Path) -> None:
+	for path in source.glob("*.verdicts"):
+		shutil.copy(path, target)
+
+
 @pytest.fixture
-def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
+def runtime(
+	request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, verdicts: pathlib.Path
+) -> Iterator[pathlib.Path]:
 	"""A runtime folder of the test's own; an engine started in it is stopped, and must leave nothing behind."""
 	# short, as a socket's path has about a hundred bytes; so not below tmp_path
 	folder = pathlib.Path(tempfile.mkdtemp(prefix="wafd-"))
+	is_judging = any(fnmatch.fnmatch(request.path.name, pattern) for pattern in JUDGING)
+	if not is_judging:
+		copy_verdicts(verdicts, folder)
 	monkeypatch.setenv("WAFD_RUNTIME_DIR", str(folder))
 	yield folder
 	wafd = find_engine()
@@ -151,6 +174,8 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
 	for pid in left:
 		with contextlib.suppress(ProcessLookupError):
 			os.kill(pid, 9)
+	if not is_judging:
+		copy_verdicts(folder, verdicts)
 	shutil.rmtree(folder, ignore_errors=True)
 	assert not left, f"processes were left behind: {left}"
 

@@ -23,7 +23,7 @@ from execute_support import (
 	stop_compilers,
 	until,
 )
-from tier_support import Make
+from tier_support import Machine, Make
 
 pytestmark = needs_compiler
 
