@@ -118,11 +118,13 @@ async fn work(options: Options) -> Result<(), String> {
     properties.extend(options.properties);
     let (sender, stage) = watch::channel(Stage::Working);
     let mut sessions = JoinSet::new();
+    let own = getrandom::u64().map_err(|error| format!("draw a random number: {error}"))?;
     for number in 0..count {
         let session = Session {
             executor: executor.clone(),
             connection: connection.clone(),
             bot: format!("{name}/{number}"),
+            id: format!("{name}/{own:016x}/{number}"),
             properties: properties.clone(),
             stage: stage.clone(),
         };
