@@ -7,64 +7,26 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from typing import Callable, Iterator, List
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
-from cluster_support import Cluster
+from cluster_support import Cluster, Impostor
+from forge_support import MISSING, forge
 from tier_support import Machine, Make
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="workers need namespaces, and those need root")
 CC = COMPILERS[0] if COMPILERS else ""
 LINE = f"{CC} -c x.c -o x.o"
-ADDRESS = "grpc://127.0.0.1:1/none|execute|pause=600000"
+OTHER = f"{shutil.which(CC)} -c y.c -o y.o"
+"""For a compiler of another name, it is not known how long its runs take."""
+AUDITED = "it was compiled here, too, to be compared"
 
 LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(2000))
 """It takes longer than what is called short."""
-
-PROGRAM = """\
-#!{python}
-# Stands for wafd-cluster: it takes commands, and answers in its own way.
-import os, socket, struct, sys, threading
-
-def receive(stream, count):
-	bytes = b""
-	while len(bytes) < count:
-		more = stream.recv(count - len(bytes))
-		if not more:
-			sys.exit()
-		bytes += more
-	return bytes
-
-def serve(stream):
-	while True:
-		length = struct.unpack("<I", receive(stream, 4))[0]
-		frame = receive(stream, length)
-		kind, id = struct.unpack("<BI", frame[:5])
-		if kind == 1:
-			answer(stream, id)
-
-def put(stream, kind, id, body):
-	stream.sendall(struct.pack("<IBI", 5 + len(body), kind, id) + body)
-
-def answer(stream, id):
-	{answer}
-
-control = socket.socket(fileno=0)
-while True:
-	kind, sockets, _, _ = socket.recv_fds(control, 1, 1)
-	if not kind:
-		os._exit(0)
-	stream = socket.socket(fileno=sockets[0])
-	if kind == b"X":
-		threading.Thread(target=serve, args=(stream,), daemon=True).start()
-	else:
-		stream.close()
-"""
 
 
 def until(is_so: Callable[[], object], what: str) -> None:
@@ -242,24 +204,6 @@ class TestRunsThere:
 
 
 class TestRunsHere:
-	@pytest.fixture
-	def impostor(self, machine: Make, engine: str, tmp_path: pathlib.Path) -> Callable[[str], Machine]:
-		"""A machine whose program `wafd-cluster` answers in this way."""
-
-		def make(answer: str) -> Machine:
-			folder = tmp_path / "programs"
-			folder.mkdir()
-			for name in ("wafd", "wafcc"):
-				shutil.copy(pathlib.Path(engine).with_name(name), folder / name)
-			program = folder / "wafd-cluster"
-			program.write_text(PROGRAM.format(python=sys.executable, answer=answer))
-			program.chmod(0o755)
-			found = machine(ADDRESS)
-			found.engine, found.wafcc = str(folder / "wafd"), str(folder / "wafcc")
-			return found
-
-		return make
-
 	@pytest.mark.parametrize(
 		("answer", "why"),
 		[
@@ -274,7 +218,7 @@ class TestRunsHere:
 			("stream.close()", "the cluster failed"),
 		],
 	)
-	def test_a_cluster_at_fault_costs_no_build(self, impostor: Callable[[str], Machine], answer: str, why: str) -> None:
+	def test_a_cluster_at_fault_costs_no_build(self, impostor: Impostor, answer: str, why: str) -> None:
 		"""The command waits for a slot here, and is compiled and stored as ever."""
 		here = impostor(answer)
 		here.write("x.c", "int f;\n")
@@ -286,7 +230,7 @@ class TestRunsHere:
 		assert f"not compiled by grpc://127.0.0.1:1/none: {why}" in here.explain(here.folder / "x.o")
 		here.until_hit(LINE)
 
-	def test_a_cluster_that_never_answers_is_overtaken(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_cluster_that_never_answers_is_overtaken(self, impostor: Impostor) -> None:
 		"""As soon as a slot is free here, the command runs here, too, and is done."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
@@ -297,7 +241,7 @@ class TestRunsHere:
 		assert here.remote()["not_executed"] == {"it was sooner done here": 1}
 		here.until_hit(LINE)
 
-	def test_a_silent_cluster_is_left_alone(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_silent_cluster_is_left_alone(self, impostor: Impostor) -> None:
 		"""After one time-out, no further command goes there for a while."""
 		here = impostor("put(stream, 0x83, id, b'\\x01it did not answer within 200 ms')")
 		for name in ("x", "y", "z"):
@@ -311,7 +255,7 @@ class TestRunsHere:
 			finish(process)
 		assert here.remote()["not_executed"] == {"the cluster did not answer": 1}
 
-	def test_a_client_that_is_gone_gets_nothing(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_client_that_is_gone_gets_nothing(self, impostor: Impostor) -> None:
 		"""A compile that was interrupted while it was on the cluster makes no output, and holds up no other."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
@@ -324,7 +268,7 @@ class TestRunsHere:
 		assert not (here.folder / "x.o").exists()
 		here.until_hit(LINE)
 
-	def test_the_same_command_goes_there_once(self, impostor: Callable[[str], Machine]) -> None:
+	def test_the_same_command_goes_there_once(self, impostor: Impostor) -> None:
 		"""A second request for it waits for the first one, wherever that runs."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
@@ -336,7 +280,7 @@ class TestRunsHere:
 			finish(process)
 		assert here.remote()["not_executed"] == {"it was sooner done here": 1}
 
-	def test_without_the_program_all_runs_here(self, impostor: Callable[[str], Machine]) -> None:
+	def test_without_the_program_all_runs_here(self, impostor: Impostor) -> None:
 		here = impostor("pass")
 		pathlib.Path(here.engine).with_name("wafd-cluster").unlink()
 		here.write("x.c", "int f;\n")
@@ -346,7 +290,7 @@ class TestRunsHere:
 		finish(process)
 		assert "there is no program wafd-cluster beside wafd" in here.explain(here.folder / "x.o")
 
-	def test_a_compile_of_a_compiler_of_ones_own_stays(self, impostor: Callable[[str], Machine]) -> None:
+	def test_a_compile_of_a_compiler_of_ones_own_stays(self, impostor: Impostor) -> None:
 		"""A worker has the compilers of its system only."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
@@ -358,3 +302,125 @@ class TestRunsHere:
 			until(lambda: here.remote()["not_executed"], "a reason")
 		process.communicate(timeout=PATIENCE)
 		assert here.remote()["not_executed"] == {"its compiler is none of the system": 1}
+
+
+@pytest.mark.skipif(bool(MISSING), reason=str(MISSING))
+class TestAudits:
+	"""A share of what a cluster has made is compiled here, too, and compared."""
+
+	ANSWER = "give(stream, id, {!r})"
+
+	@pytest.fixture
+	def given(self, machine: Make, tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+		"""A function that writes what the cluster gives for a command: an honest entry with these acts of a forger."""
+
+		def make(line: str, *acts: List[str]) -> pathlib.Path:
+			folder = tmp_path / "given"
+			honest = machine("")
+			assert honest.run(line, True, WAFCC_EXPORT=str(folder)).status == 0
+			key, entry = (folder / "key").read_text().strip(), (folder / "entry").read_bytes()
+			forged = forge(key, {"entry": entry.hex()}, list(acts))
+			(folder / "entry").write_bytes(bytes.fromhex(forged["entry"]))
+			for digest, blob in forged["blobs"].items():
+				assert blob["coding"] == 0
+				(folder / "blobs" / digest).write_bytes(bytes.fromhex(blob["bytes"]))
+			return folder
+
+		return make
+
+	@pytest.fixture
+	def audited(self, impostor: Impostor, tmp_path: pathlib.Path) -> Callable[..., Machine]:
+		"""A function that makes a machine which gets that of its cluster, and audits so many percent of it."""
+
+		def make(percent: int) -> Machine:
+			here = impostor(self.ANSWER.format(str(tmp_path / "given")))
+			here.environ["WAFCC_AUDIT"] = str(percent)
+			return here
+
+		return make
+
+	def run(self, here: Machine, line: str, is_compared: bool) -> bytes:
+		"""Run a command while all slots are taken; the object that it leaves."""
+		with slots_taken(here):
+			process = start(here, line)
+			if is_compared:
+				until(lambda: here.remote()["not_executed"], "a result of the cluster")
+			else:
+				finish(process)
+		if is_compared:
+			finish(process)
+		return (here.folder / "x.o").read_bytes()
+
+	def test_what_is_the_same(self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]) -> None:
+		"""It is counted, and the next command goes there, too."""
+		here = audited(100)
+		here.write("x.c", "int f;\n")
+		given(LINE)
+		made = self.run(here, LINE, True)
+		assert made == here.run(LINE, False).files.get("x.o", made)
+		until(lambda: json.loads(here.ask("--show-stats", "--json"))["audited"], "both are compared")
+		counts = json.loads(here.ask("--show-stats", "--json"))
+		assert (counts["audited"], counts["different"], counts["not_audited"]) == (1, 0, {}), counts
+		remote = counts["remote"]
+		assert (remote["executed"], remote["not_executed"]) == (0, {AUDITED: 1})
+		assert "compiled by grpc://127.0.0.1:1/none, and here, too" in here.explain(here.folder / "x.o")
+		here.write("y.c", "int g;\n")
+		with slots_taken(here):
+			process = start(here, OTHER)
+			until(lambda: ask_status(here)["cluster"]["sent"] == 2, "the second command is sent")
+		finish(process)
+
+	def test_a_lie(self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]) -> None:
+		"""The user gets what is made here. The lie is reported, and no command goes there any more."""
+		here = audited(100)
+		here.write("x.c", "int f;\n")
+		given(LINE, ["no outputs"], ["main", "a lie"])
+		made = self.run(here, LINE, True)
+		assert made == here.run(LINE, False).files.get("x.o", made)
+		until(lambda: json.loads(here.ask("--show-stats", "--json"))["different"], "the lie is known")
+		counts = json.loads(here.ask("--show-stats", "--json"))
+		assert (counts["audited"], counts["different"], counts["not_audited"]) == (1, 1, {}), counts
+		remote = counts["remote"]
+		assert (remote["executed"], remote["not_executed"]) == (
+			0,
+			{AUDITED: 1, "what came back is not what is made here": 1},
+		)
+		assert [(tier["asked"], tier["state"]) for tier in remote["tiers"]] == [
+			(False, "left alone, since a result of it was not what the same command makes here")
+		]
+		report = subprocess.run(
+			[here.wafcc, "--audit-report"], env=here.environ, capture_output=True, text=True, timeout=PATIENCE
+		)
+		assert report.returncode == 1
+		assert f"made by grpc://127.0.0.1:1/none: files: {LINE}" in report.stdout, report
+		here.write("y.c", "int g;\n")
+		with slots_taken(here):
+			process = start(here, OTHER)
+			until(lambda: ask_status(here)["slots"]["waiting"] == 1, "the second command waits")
+			assert ask_status(here)["cluster"]["sent"] == 1
+		finish(process)
+		here.until_hit(LINE)
+
+	def test_a_lie_of_which_no_sample_is_taken(
+		self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]
+	) -> None:
+		"""Without audits the same lie is believed, so that the tests above show something."""
+		here = audited(0)
+		here.write("x.c", "int f;\n")
+		given(LINE, ["no outputs"], ["main", "a lie"])
+		assert self.run(here, LINE, False) == b"a lie"
+
+	@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+	def test_a_compiler_that_draws_lots(
+		self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]
+	) -> None:
+		"""What differs from run to run here is no fault of the cluster."""
+		here = audited(100)
+		here.write("x.c", "int f(void) { return 1; }\n")
+		line = "gcc -flto -c x.c -o x.o"
+		given(line)
+		self.run(here, line, True)
+		until(lambda: json.loads(here.ask("--show-stats", "--json"))["not_audited"], "a second run")
+		counts = json.loads(here.ask("--show-stats", "--json"))
+		assert (counts["different"], counts["not_audited"]) == (0, {"its results differ from run to run": 1})
+		assert counts["remote"]["tiers"][0]["asked"]
