@@ -17,7 +17,17 @@ from clusters.buildgrid import INSTANCE, Papers, make_papers
 from clusters.database import BUILDGRID, OWNER, Database, call_buildgrid, missing
 from clusters.worker import Worker
 
-__all__ = ["BUILDGRID", "INSTANCE", "OWNER", "Build", "Cluster", "Database", "Papers", "Worker", "call_buildgrid"]
+__all__ = [
+	"BUILDGRID",
+	"INSTANCE",
+	"OWNER",
+	"Build",
+	"Cluster",
+	"Database",
+	"Papers",
+	"Worker",
+	"call_buildgrid",
+]
 
 
 class Cluster(server.Cluster):

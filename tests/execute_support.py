@@ -50,6 +50,13 @@ def serve(stream):
 def put(stream, kind, id, body):
 	stream.sendall(struct.pack("<IBI", 5 + len(body), kind, id) + body)
 
+def give(stream, id, folder):
+	# the entry that is in a folder, as WAFCC_EXPORT leaves it there
+	read = lambda *names: open(os.path.join(folder, *names), "rb").read()
+	for name in os.listdir(os.path.join(folder, "blobs")):
+		put(stream, 0x81, id, read("blobs", name))
+	put(stream, 0x82, id, bytes.fromhex(read("key").decode()) + read("entry"))
+
 def answer(stream, id):
 	{answer}
 
@@ -150,7 +157,7 @@ Impostor = Callable[[str], Machine]
 
 @pytest.fixture
 def impostor(machine: Make, engine: str, tmp_path: pathlib.Path) -> Impostor:
-	"""A machine whose program `wafd-cluster` answers in this way."""
+	"""A function that makes a machine whose program `wafd-cluster` answers in this way."""
 
 	def make(answer: str) -> Machine:
 		folder = tmp_path / "programs"

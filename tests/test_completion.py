@@ -24,6 +24,7 @@ HELPS = (
 	("wafd", ("--help",)),
 	("wafd", ("serve", "--help")),
 	("wafd", ("dashboard", "--help")),
+	("wafd", ("worker", "--help")),
 	("wafcc", ("--help",)),
 )
 
@@ -178,6 +179,7 @@ def test_bash_completes_wafd(environ: Dict[str, str], tmp_path: pathlib.Path) ->
 	assert "--tls-cert" in complete(environ, tmp_path, "wafd", "serve", "--t")
 	assert complete(environ, tmp_path, "wafd", "serve", "--tls-cert", "ce") == ["cert.pem"]
 	assert complete(environ, tmp_path, "wafd", "serve", "--workers", "") == []
+	assert complete(environ, tmp_path, "wafd", "worker", "--sl") == ["--slots"]
 	assert complete(environ, tmp_path, "wafd", "completion", "")[-3:] == ["bash", "zsh", "fish"]
 
 

@@ -1,9 +1,11 @@
 """Compiles that run on a cluster: BuildGrid with a worker of ours, and what becomes of them when something is wrong."""
 
+import json
 import pathlib
 import shutil
 import signal
 import subprocess
+from typing import Callable, List
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
@@ -23,9 +25,13 @@ from execute_support import (
 	stop_compilers,
 	until,
 )
+from forge_support import MISSING, forge
 from tier_support import Machine, Make
 
 pytestmark = needs_compiler
+OTHER = f"{shutil.which(CC)} -c y.c -o y.o"
+"""For a compiler of another name, it is not known how long its runs take."""
+AUDITED = "it was compiled here, too, to be compared"
 
 
 def run_short_of_slots(machine: Machine, line: str) -> "subprocess.Popen[bytes]":
@@ -210,3 +216,125 @@ class TestRunsHere:
 		process = run_short_of_slots(here, f"{own} -c x.c -o x.o")
 		process.communicate(timeout=PATIENCE)
 		assert here.remote()["not_executed"] == {"its compiler is none of the system": 1}
+
+
+@pytest.mark.skipif(bool(MISSING), reason=str(MISSING))
+class TestAudits:
+	"""A share of what a cluster has made is compiled here, too, and compared."""
+
+	ANSWER = "give(stream, id, {!r})"
+
+	@pytest.fixture
+	def given(self, machine: Make, tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+		"""A function that writes what the cluster gives for a command: an honest entry with these acts of a forger."""
+
+		def make(line: str, *acts: List[str]) -> pathlib.Path:
+			folder = tmp_path / "given"
+			honest = machine("")
+			assert honest.run(line, True, WAFCC_EXPORT=str(folder)).status == 0
+			key, entry = (folder / "key").read_text().strip(), (folder / "entry").read_bytes()
+			forged = forge(key, {"entry": entry.hex()}, list(acts))
+			(folder / "entry").write_bytes(bytes.fromhex(forged["entry"]))
+			for digest, blob in forged["blobs"].items():
+				assert blob["coding"] == 0
+				(folder / "blobs" / digest).write_bytes(bytes.fromhex(blob["bytes"]))
+			return folder
+
+		return make
+
+	@pytest.fixture
+	def audited(self, impostor: Impostor, tmp_path: pathlib.Path) -> Callable[..., Machine]:
+		"""A function that makes a machine which gets that of its cluster, and audits so many percent of it."""
+
+		def make(percent: int) -> Machine:
+			here = impostor(self.ANSWER.format(str(tmp_path / "given")))
+			here.environ["WAFCC_AUDIT"] = str(percent)
+			return here
+
+		return make
+
+	def run(self, here: Machine, line: str, is_compared: bool) -> bytes:
+		"""Run a command while all slots are taken; the object that it leaves."""
+		with slots_taken(here):
+			process = start(here, line)
+			if is_compared:
+				until(lambda: here.remote()["not_executed"], "a result of the cluster")
+			else:
+				finish(process)
+		if is_compared:
+			finish(process)
+		return (here.folder / "x.o").read_bytes()
+
+	def test_what_is_the_same(self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]) -> None:
+		"""It is counted, and the next command goes there, too."""
+		here = audited(100)
+		here.write("x.c", "int f;\n")
+		given(LINE)
+		made = self.run(here, LINE, True)
+		assert made == here.run(LINE, False).files.get("x.o", made)
+		until(lambda: json.loads(here.ask("--show-stats", "--json"))["audited"], "both are compared")
+		counts = json.loads(here.ask("--show-stats", "--json"))
+		assert (counts["audited"], counts["different"], counts["not_audited"]) == (1, 0, {}), counts
+		remote = counts["remote"]
+		assert (remote["executed"], remote["not_executed"]) == (0, {AUDITED: 1})
+		assert "compiled by grpc://127.0.0.1:1/none, and here, too" in here.explain(here.folder / "x.o")
+		here.write("y.c", "int g;\n")
+		with slots_taken(here):
+			process = start(here, OTHER)
+			until(lambda: ask_status(here)["cluster"]["sent"] == 2, "the second command is sent")
+		finish(process)
+
+	def test_a_lie(self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]) -> None:
+		"""The user gets what is made here. The lie is reported, and no command goes there any more."""
+		here = audited(100)
+		here.write("x.c", "int f;\n")
+		given(LINE, ["no outputs"], ["main", "a lie"])
+		made = self.run(here, LINE, True)
+		assert made == here.run(LINE, False).files.get("x.o", made)
+		until(lambda: json.loads(here.ask("--show-stats", "--json"))["different"], "the lie is known")
+		counts = json.loads(here.ask("--show-stats", "--json"))
+		assert (counts["audited"], counts["different"], counts["not_audited"]) == (1, 1, {}), counts
+		remote = counts["remote"]
+		assert (remote["executed"], remote["not_executed"]) == (
+			0,
+			{AUDITED: 1, "what came back is not what is made here": 1},
+		)
+		assert [(tier["asked"], tier["state"]) for tier in remote["tiers"]] == [
+			(False, "left alone, since a result of it was not what the same command makes here")
+		]
+		report = subprocess.run(
+			[here.wafcc, "--audit-report"], env=here.environ, capture_output=True, text=True, timeout=PATIENCE
+		)
+		assert report.returncode == 1
+		assert f"made by grpc://127.0.0.1:1/none: files: {LINE}" in report.stdout, report
+		here.write("y.c", "int g;\n")
+		with slots_taken(here):
+			process = start(here, OTHER)
+			until(lambda: ask_status(here)["slots"]["waiting"] == 1, "the second command waits")
+			assert ask_status(here)["cluster"]["sent"] == 1
+		finish(process)
+		here.until_hit(LINE)
+
+	def test_a_lie_of_which_no_sample_is_taken(
+		self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]
+	) -> None:
+		"""Without audits the same lie is believed, so that the tests above show something."""
+		here = audited(0)
+		here.write("x.c", "int f;\n")
+		given(LINE, ["no outputs"], ["main", "a lie"])
+		assert self.run(here, LINE, False) == b"a lie"
+
+	@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+	def test_a_compiler_that_draws_lots(
+		self, given: Callable[..., pathlib.Path], audited: Callable[..., Machine]
+	) -> None:
+		"""What differs from run to run here is no fault of the cluster."""
+		here = audited(100)
+		here.write("x.c", "int f(void) { return 1; }\n")
+		line = "gcc -flto -c x.c -o x.o"
+		given(line)
+		self.run(here, line, True)
+		until(lambda: json.loads(here.ask("--show-stats", "--json"))["not_audited"], "a second run")
+		counts = json.loads(here.ask("--show-stats", "--json"))
+		assert (counts["different"], counts["not_audited"]) == (0, {"its results differ from run to run": 1})
+		assert counts["remote"]["tiers"][0]["asked"]

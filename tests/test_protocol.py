@@ -62,6 +62,7 @@ ENCODERS = {
 		unhex(f["namespace"]),
 		unhex(f["store"]),
 		unhex(f["export"]) if "export" in f else None,
+		unhex(f["remote"]) if "remote" in f else None,
 	),
 }
 VALUES = {

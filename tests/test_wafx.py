@@ -1,13 +1,17 @@
 """The command `wafx`: a project's own Waf runs as it does by itself, with our tools, and the project cannot tell."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
 import sys
+import time
 from typing import Any, Callable, Dict
 
 import pytest
+from cache_support import PATIENCE
+from room_server import Room
 from wafx_support import Own, list_words, pack_waf
 
 from waflib_extras import TOOLS
@@ -62,6 +66,19 @@ def own(
 		return Own(folder, tmp_path / "cache")
 
 	return make
+
+
+def test_shared_stores(own: Any, room: Room) -> None:
+	"""The option `--remote` is there in a project that does not know of the tools, and raises no number of jobs."""
+	one = own(wscript=WSCRIPT + "\tprint('jobs: %d' % bld.jobs)\n")
+	done = one.wafx("./waf", "configure", "build", "--remote=" + room.address)
+	assert "jobs: %d\n" % (os.cpu_count() or 1) in done.stdout
+	deadline = time.monotonic() + PATIENCE
+	while not room.entries:
+		assert time.monotonic() < deadline, "nothing is uploaded"
+		time.sleep(0.02)
+	wrong = one.wafx("./waf", "build", "--remote=grpc://h", status=None)
+	assert wrong.returncode != 0 and "--remote: grpc://h: it lacks a port" in wrong.stderr
 
 
 class TestOwnWaf:

@@ -300,6 +300,17 @@ class TestLife:
 		buildgrid.restart()
 		assert Client(buildgrid).run(shell("echo b")).stdout == "b\n"
 
+	def test_two_of_one_name(self, client: Client, worker: Worker, buildgrid: Cluster, engine: str) -> None:
+		"""Workers with the same name work beside each other, and the server knows both."""
+		other = buildgrid.worker(engine, "--slots", "1", "--name", "one")
+		other.until_said(REGISTERED)
+		running = [client.begin(shell(f"echo {number}; sleep 2")) for number in range(2)]
+		for each in (worker, other):
+			until_runs(each)
+		results = [one.result(PATIENCE) for one in running]
+		assert [(one.stdout, one.worker) for one in results] == [("0\n", "one"), ("1\n", "one")]
+		assert all("forgotten" not in each.log.read_text() for each in (worker, other))
+
 	def test_one_for_each_folder(self, worker: Worker, buildgrid: Cluster, engine: str) -> None:
 		"""Two workers do not share a folder."""
 		command = [engine, "worker", "--folder", str(worker.folder / "place"), buildgrid.address]
@@ -371,15 +382,17 @@ def until_runs(worker: Worker) -> None:
 
 def test_mistakes(engine: str, tmp_path: pathlib.Path) -> None:
 	"""Each mistake is one line, and a status."""
-	for words in (
-		["worker"],
-		["worker", "http://127.0.0.1:1/"],
-		["worker", "--slots", "0", "grpc://127.0.0.1:1"],
-		["worker", "--property", "x", "grpc://127.0.0.1:1"],
-		["worker", "--folder", str(tmp_path), "grpc://127.0.0.1:1|token-file=/no/such/file"],
+	for words, named in (
+		([], "ADDRESS is missing; see wafd worker --help"),
+		(["http://127.0.0.1:1/"], "grpc or grpcs"),
+		(["--slots", "0", "grpc://127.0.0.1:1"], "--slots"),
+		(["--property", "x", "grpc://127.0.0.1:1"], "NAME=VALUE"),
+		(["--folder", str(tmp_path), "grpc://127.0.0.1:1|token-file=/no/such/file"], "/no/such/file"),
 	):
-		done = subprocess.run([engine, *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+		command = [engine, "worker", *words]
+		done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 		assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, (words, done.stderr)
+		assert named in done.stderr, done.stderr
 
 
 def test_lone_engine(engine: str, tmp_path: pathlib.Path) -> None:

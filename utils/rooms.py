@@ -46,7 +46,7 @@ ENGINE_FLOORS = (
 	("park", "tier"),
 	("server",),
 	("client",),
-	("completion", "dashboard", "launcher", "team", "wafcc"),
+	("completion", "dashboard", "launcher", "team", "wafcc", "worker"),
 	("wafd",),
 )
 NESTED = ("cache",)

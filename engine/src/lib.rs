@@ -42,12 +42,14 @@ pub mod server;
 // The client, which also starts the engine.
 pub mod client;
 
-// Programs: `wafd serve`, `wafd dashboard`, `waf`, the wrapper with its command line, and shell completion.
+// Programs: `wafd serve`, `wafd dashboard`, `waf`, the wrapper with its command line, that of `wafd worker`, and shell
+// completion.
 pub mod completion;
 pub mod dashboard;
 pub mod launcher;
 pub mod team;
 pub mod wafcc;
+pub mod worker;
 
 // The command line of `wafd`.
 pub mod wafd;

@@ -1,11 +1,9 @@
 //! The command line of `wafd`. The options of `serve` and `dashboard` are in their own folders.
 
-use std::ffi::OsString;
-
 use clap::{Args, Parser, Subcommand};
 
 use crate::files::folder::ENGINE;
-use crate::{completion, dashboard, team};
+use crate::{completion, dashboard, team, worker};
 
 const ABOUT: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -67,11 +65,7 @@ pub enum Command {
     /// keep a cache for a team, which other machines ask over TCP
     Serve(Box<team::Options>),
     /// run the commands of a cluster on this machine
-    #[command(disable_help_flag = true)]
-    Worker {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        words: Vec<OsString>,
-    },
+    Worker(Box<worker::Options>),
     /// print what has a shell complete wafd, wafcc and waf
     Completion {
         /// bash, zsh or fish

@@ -43,6 +43,7 @@ RECACHE = 2
 TERMINAL = 4
 SHARE_CHECKOUTS = 8
 EXPORTS = 16
+REMOTE = 32
 
 # told.known
 UNCACHED = 0
@@ -344,14 +345,17 @@ def encode_caching(
 	namespace: bytes,
 	store: bytes,
 	export: Optional[bytes] = None,
+	remote: Optional[bytes] = None,
 ) -> bytes:
 	"""How and where the commands of a connection are cached, and the size of the terminal that they write to.
 
-	``export`` is the folder that gets their entries. It belongs to the flag ``EXPORTS``.
+	``export`` is the folder that gets their entries. It belongs to the flag ``EXPORTS``. ``remote`` names the shared
+	stores, if they are not those of the engine; it belongs to the flag ``REMOTE``.
 	"""
 	texts = _text(namespace) + _text(store)
-	if export is not None:
-		texts += _text(export)
+	for text in (export, remote):
+		if text is not None:
+			texts += _text(text)
 	return _frame(10, _CACHING.pack(flags, columns, rows) + _strings(bases) + texts, FRAME_CAP)
 
 

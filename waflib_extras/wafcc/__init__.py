@@ -15,8 +15,8 @@ them, or in ``env``, excludes tasks. The commands of cached tasks must depend on
 only.
 
 Options: ``--no-wafcc``, ``--wafcc-dir``, ``--wafcc-read-only``, ``--wafcc-recache``, ``--wafcc-base-dir``,
-``--wafcc-share-checkouts``, ``--wafcc-namespace``. Without them, the settings of the program ``wafcc`` are used: its
-variables, such as ``WAFCC_DIR``, and its files (``docs/wafcc.md``).
+``--wafcc-share-checkouts``, ``--wafcc-namespace``, ``--remote``. Without them, the settings of the program ``wafcc``
+are used: its variables, such as ``WAFCC_DIR``, and its files (``docs/wafcc.md``).
 
 To troubleshoot, ``waf --zones=wafcc`` tells of each task whether it was a hit, and if not, why.
 """

@@ -3,6 +3,7 @@ Decides which commands of a build are cached, and counts hits and misses.
 """
 
 import os
+import sys
 from typing import Dict, Optional, Type
 
 from waflib import Logs, Options, Task
@@ -10,8 +11,8 @@ from waflib.Tools import c_preproc, ccroot
 
 from ..client import engine, protocol
 from ..hooks import lifecycle, stock
-from . import voided
-from .settings import Settings, find_terminal, find_variables, read_settings
+from . import jobs, voided
+from .settings import REMOTE, Settings, find_remote, find_terminal, find_variables, read_settings
 
 KNOWN = ("uncached", "hit", "miss")
 IF_SMALL = 256
@@ -42,6 +43,8 @@ class Cacher:
 		"""The processor time in microseconds that the commands of hits took when they ran."""
 		self.begun, self.gained = 0, 0
 		"""How many compiles began after their headers, and the processor time in microseconds that this saved."""
+		self.remote: Optional[str] = None
+		"""The shared stores that the build names for itself; empty for none."""
 		self.solo: Optional[Task.Task] = None
 		"""With -j1, the task that runs next."""
 
@@ -51,13 +54,18 @@ class Cacher:
 		self.failure = ""
 		engine.Chosen.forget()
 		variables = find_variables(Options.options, os.environ)
+		self.remote = find_remote(Options.options)
 		try:
-			self.settings = settings = read_settings(variables)
+			self.settings = settings = read_settings(variables, self.remote)
 		except protocol.EngineError as e:
 			self.failure = str(e)
 			return
+		if self.remote:
+			hide_secrets(self.remote, settings.remote)
 		if settings.disable:
 			return
+		if self.remote:
+			jobs.raise_usual(settings.elsewhere)
 		if settings.folder != engine.runtime_folder():
 			engine.Chosen.choose(settings.folder, variables)
 		self.active = True
@@ -85,7 +93,9 @@ class Cacher:
 		flags |= protocol.SHARE_CHECKOUTS if settings.share_checkouts else 0
 		columns, rows = terminal or (0, 0)
 		namespace = settings.namespace + settings.extra
-		return protocol.encode_caching(flags, columns, rows, settings.bases, namespace, settings.store)
+		remote = None if self.remote is None else os.fsencode(self.remote)
+		flags |= 0 if remote is None else protocol.REMOTE
+		return protocol.encode_caching(flags, columns, rows, settings.bases, namespace, settings.store, remote=remote)
 
 	def find_flags(self, task: Task.Task) -> int:
 		"""The flags for the command of this task, which are found once per task."""
@@ -160,6 +170,26 @@ class Cacher:
 		if Logs.verbose and Logs.log and sum(self.counts):
 			uncached, hits, misses = self.counts
 			Logs.debug("wafcc: %d hits, %d misses, %d uncached", hits, misses, uncached)
+
+
+class Hidden(str):
+	"""An address. Where Waf saves its options, it is shown without its secrets."""
+
+	shown: str
+
+	def __repr__(self) -> str:
+		return repr(self.shown)
+
+
+def hide_secrets(address: str, shown: str) -> None:
+	"""Show an address without its secrets, since Waf writes its options and its command line into files and logs."""
+	if address == shown:
+		return
+	sys.argv[:] = [word.replace(address, shown) for word in sys.argv]
+	values = vars(Options.options)
+	if values.get(REMOTE.lower()) == address:
+		hidden = values[REMOTE.lower()] = Hidden(address)
+		hidden.shown = shown
 
 
 def find_kind(cls: Type[Task.Task]) -> int:

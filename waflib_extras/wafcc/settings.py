@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
-from waflib import Logs
+from waflib import Errors, Logs
 
 from ..client import engine, protocol
 from ..facts import answers
@@ -25,6 +25,14 @@ OPTIONS = (
 	("--wafcc-share-checkouts", "WAFCC_SHARECHECKOUTS", None, "leave the folder of the checkout out of results"),
 	("--wafcc-namespace", "WAFCC_NAMESPACE", "NAME", "share the cache only with builds of the same name"),
 )
+REMOTE = "WAFCC_REMOTE"
+REMOTE_HELP = (
+	"stores that machines share, and a cluster that compiles, for this build: an address as in the setting remote of"
+	" wafcc (grpcs://HOST:PORT/NAME|execute=JOBS), or off; with execute and without -j, as many tasks run as there are"
+	" processors and JOBS"
+)
+OFF = "off"
+"""The value of ``--remote`` for no shared stores."""
 
 
 class Settings(NamedTuple):
@@ -40,6 +48,10 @@ class Settings(NamedTuple):
 	"""The runtime folder of the engine that has the store."""
 	store: bytes
 	memory: str
+	remote: str
+	"""The shared stores, without secrets."""
+	elsewhere: int
+	"""How many commands may run on a cluster."""
 
 
 def find_variables(options: object, environ: Mapping[str, str]) -> Dict[str, str]:
@@ -55,8 +67,24 @@ def find_variables(options: object, environ: Mapping[str, str]) -> Dict[str, str
 	return variables
 
 
-def read_settings(variables: Dict[str, str]) -> Settings:
-	"""The settings that the program ``wafcc`` reports; an ``EngineError`` if there is no such program."""
+def find_remote(options: object) -> Optional[str]:
+	"""The shared stores that this build names for itself; empty for none. None if those of the engine are meant."""
+	asked: Optional[str] = getattr(options, REMOTE.lower(), None)
+	if asked is None:
+		return None
+	if not asked.strip():
+		raise Errors.WafError("--remote has no address: write --remote=grpcs://HOST:PORT/NAME or --remote=off")
+	return "" if asked == OFF else asked
+
+
+def read_settings(variables: Dict[str, str], remote: Optional[str] = None) -> Settings:
+	"""
+	The settings that the program ``wafcc`` reports; an ``EngineError`` if there is no such program.
+
+	``remote`` names shared stores in place of the setting. A mistake in it is a ``WafError``.
+	"""
+	if remote:
+		variables = dict(variables, **{REMOTE: remote})
 	program = os.path.join(os.path.dirname(engine.find_wafd()), "wafcc")
 	try:
 		told = answers.ask([program, "--show-config", "--json"], variables)
@@ -64,10 +92,25 @@ def read_settings(variables: Dict[str, str]) -> Settings:
 		raise protocol.EngineError("%s: %s; install waflib-extras anew" % (program, e.strerror)) from None
 	except subprocess.TimeoutExpired:
 		raise protocol.EngineError("%s does not tell its settings" % program) from None
+	if told.status and remote:
+		check_remote(told.out)
 	if told.status:
 		# a mistake in a setting; those that are right hold
 		Logs.warn("wafcc: %s", os.fsdecode(told.err).strip())
 	return parse_settings(told.out)
+
+
+def check_remote(text: bytes) -> None:
+	"""Raise a ``WafError`` if ``wafcc --show-config --json`` reports a mistake in the variable for shared stores."""
+	try:
+		mistakes = json.loads(text.decode())["mistakes"]
+	except (KeyError, TypeError, ValueError):
+		return
+	for mistake in mistakes:
+		# the variable and the setting come first
+		name, _, why = mistake.partition(": remote: ")
+		if name == REMOTE:
+			raise Errors.WafError("--remote: %s" % why)
 
 
 def parse_settings(text: bytes) -> Settings:
@@ -88,6 +131,8 @@ def parse_settings(text: bytes) -> Settings:
 			os.fsdecode(read_place(places, "runtime_dir")),
 			read_place(places, "store"),
 			values["memory"],
+			values["remote"],
+			told["elsewhere"],
 		)
 	except (AttributeError, KeyError, TypeError, ValueError):
 		raise protocol.EngineError("wafcc does not tell its settings: install waflib-extras anew") from None

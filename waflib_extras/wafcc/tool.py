@@ -6,7 +6,7 @@ from waflib import Options
 
 from .. import prefork
 from ..hooks import entry, lifecycle
-from . import dependencies, policy, settings
+from . import dependencies, jobs, policy, settings
 
 
 def install() -> None:
@@ -29,6 +29,8 @@ def add_options(opt: Options.OptionsContext) -> None:
 	for name, variable, metavar, text in settings.OPTIONS:
 		kind = {"metavar": metavar} if metavar else {"action": "store_true"}
 		group.add_option(name, dest=variable.lower(), help=text, **kind)
+	group.add_option("--remote", dest=settings.REMOTE.lower(), metavar="ADDRESS", help=settings.REMOTE_HELP)
+	jobs.mark_default(opt)
 
 
 options, setup = entry.make_entries("--no-wafcc", add_options, install)

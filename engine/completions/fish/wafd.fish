@@ -73,5 +73,14 @@ complete -c wafd -n "__fish_wafd_using_subcommand serve" -l namespace -d 'its ke
 complete -c wafd -n "__fish_wafd_using_subcommand serve" -l open-metrics -d '/metrics and /status take no token from this machine'
 complete -c wafd -n "__fish_wafd_using_subcommand serve" -l write -d 'it may also write'
 complete -c wafd -n "__fish_wafd_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l slots -d 'how many commands run at once [the number of processors]' -r -f
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l property -d 'what the cluster is told of this machine besides OSFamily and ISA' -r -f
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l folder -d 'where inputs are kept and commands run [$XDG_CACHE_HOME/wafd-worker, or ~/.cache/wafd-worker]' -r -f -a "(__fish_complete_directories)"
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l size -d 'how much of the disk inputs may take that no command uses' -r -f
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l name -d 'how logs and results call this worker; several may have the same name [the name of the machine]' -r -f
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l timeout -d 'how long a command may take at most' -r -f
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l share -d 'a folder of this machine that commands may read, besides /usr, /etc, /opt and others of the system' -r -f -a "(__fish_complete_directories)"
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -l no-isolation -d 'run commands with all rights of this user, where namespaces are not permitted'
+complete -c wafd -n "__fish_wafd_using_subcommand worker" -s h -l help -d 'Print help'
 complete -c wafd -n "__fish_wafd_using_subcommand completion" -s h -l help -d 'Print help'
 complete -c wafd -n '__fish_wafd_using_subcommand completion' -f -a 'bash zsh fish'

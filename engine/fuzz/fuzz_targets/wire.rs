@@ -49,6 +49,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Request::Caching(Caching {
             bases: strings(&["/p"]),
             export: Some(b"/p/e".to_vec()),
+            remote: Some(b"redis://h".to_vec()),
             ..Caching::default()
         }),
         Request::Cache { question: text() },

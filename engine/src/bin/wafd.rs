@@ -1,7 +1,7 @@
 //! `wafd`: the engine's command line.
 #![no_main]
 
-use std::ffi::{c_char, c_int, CStr, OsStr, OsString};
+use std::ffi::{c_char, c_int, CStr, OsStr};
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -65,11 +65,11 @@ fn run() -> u8 {
     }
 }
 
-/// `serve` and `dashboard` have their own help.
+/// These commands have their own help.
 fn misused(why: &str) -> String {
     let first = std::env::args_os().nth(1);
     match first.as_deref().and_then(OsStr::to_str) {
-        Some(command @ ("serve" | "dashboard")) => format!("{command}: {why}; see wafd {command} --help"),
+        Some(command @ ("serve" | "dashboard" | "worker")) => format!("{command}: {why}; see wafd {command} --help"),
         _ => format!("{why}; see wafd --help"),
     }
 }
@@ -108,7 +108,7 @@ fn act(line: Invocation) -> Result<u8, String> {
         }
         Command::Start(start) => print(format!("{}\n", start::ensure(engine_options(&start)?)?))?,
         Command::Serve(options) => team::run(&options)?,
-        Command::Worker { words } => return Err(become_worker(words)),
+        Command::Worker(_) => return Err(become_worker()),
         Command::Dashboard(options) => dashboard::run(&options)?,
         Command::Completion { script: Some(script) } => print(&script)?,
         Command::Completion { script: None } => return Err(misused(completion::NO_SHELL)),
@@ -137,11 +137,11 @@ fn act(line: Invocation) -> Result<u8, String> {
     Ok(0)
 }
 
-/// What needs the libraries of clusters is a program of its own.
-fn become_worker(words: Vec<OsString>) -> String {
+/// What needs the libraries of clusters is a program of its own. It reads the same words.
+fn become_worker() -> String {
     let own = std::env::current_exe().and_then(|own| own.canonicalize());
     let program = own.map(|own| own.with_file_name("wafd-cluster")).unwrap_or_default();
-    let words: Vec<_> = std::iter::once(OsString::from("worker")).chain(words).collect();
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
     let error = exec_program(program.as_os_str(), program.as_os_str(), &words);
     match error.kind() {
         ErrorKind::NotFound => format!("{} is not there: wafd worker needs it", program.display()),

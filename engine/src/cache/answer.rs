@@ -14,6 +14,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::away::Sample;
 use super::by_text::{Preprocessing, OTHER_TEXT};
 use super::compiler::action::{Action, Call, Knowledge, Named};
 use super::compiler::crates;
@@ -30,6 +31,7 @@ use super::lookup::inputs::Inputs;
 use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
 use super::prepare::{Begun, AFTER_HEADERS, AFTER_SHARED_HEADERS, NOT_AFTER_HEADERS};
 use super::remote::foreign::{Declaration, Origin, Refusal, Stored};
+use super::remote::Executor;
 use super::rerun::Due;
 use super::search::{Search, Searched};
 use super::store::{Blob, EntryRef};
@@ -100,6 +102,8 @@ pub struct Wishes {
     pub store: Option<PathBuf>,
     /// A folder that gets the command's entry, or the reason why there is none.
     pub export: Option<PathBuf>,
+    /// The stores that machines share, as the setting names them, if they are not those of the setting. Empty for none.
+    pub remote: Option<Arc<str>>,
     /// The size of the terminal that shows the messages.
     pub terminal: Option<Size>,
 }
@@ -224,6 +228,8 @@ pub struct Ticket {
     pub(super) reasons: Reasons,
     /// Set if there is an entry, and the command runs only to be compared with it.
     pub(super) audited: Option<Box<Audited>>,
+    /// Set if a cluster has made it, and it runs only to be compared with that.
+    pub(super) sample: Option<Box<Sample>>,
     /// Set if the compile begins after its headers, with its outputs elsewhere.
     pub(super) begun: Option<Box<Begun>>,
     /// The attempt to do that, if it was no use.
@@ -232,6 +238,8 @@ pub struct Ticket {
     pub(super) preprocessing: Option<Box<Preprocessing>>,
     /// It is counted as a miss only when that is certain.
     pub(super) is_uncounted: bool,
+    /// Where it may run, besides here.
+    pub executor: Option<Arc<dyn Executor>>,
     /// The processor time of its last run, in microseconds, if commands may run on a cluster.
     pub expected: Option<u64>,
 }
@@ -429,7 +437,7 @@ impl Cache {
             let reason = Uncached::of(&question, why, words);
             return Some(self.noted_uncached(&question, &action, &key, reason));
         }
-        let not_asked = match self.tiers() {
+        let not_asked = match self.tiers(&question.wishes) {
             Some(_) if !question.wishes.recache => self.why_tiers_are_not_asked(&question, &action),
             _ => None,
         };
@@ -470,11 +478,13 @@ impl Cache {
         };
         let of_preamble = self.words_on_preamble(begun.as_ref(), &key, &question);
         of_preamble.into_iter().for_each(|words| missed.reasons.add(words));
+        let executor = self.tiers(&question.wishes).and_then(|tiers| tiers.executor());
         let ticket = Ticket {
             begun: begun.map(Box::new),
             failed: None,
             is_uncounted: preprocessing.is_some(),
-            expected: self.executor().and_then(|_| self.expected_time(&key)),
+            expected: executor.as_ref().and_then(|_| self.expected_time(&key)),
+            executor,
             preprocessing: preprocessing.map(Box::new),
             reasons: missed.reasons,
             question,
@@ -484,6 +494,7 @@ impl Cache {
             why: missed.why,
             words: missed.words,
             audited,
+            sample: None,
         };
         self.note_miss(&ticket, Some(&UnstoredReason::Running.into()));
         Some(Answer::Miss(Box::new(ticket)))

@@ -1,11 +1,15 @@
 //! Audits: a configured share of the hits is compiled again, in another folder and when the machine is idle, and the
-//! result is compared with the one that the cache gave.
+//! result is compared with the one that the cache gave. Of what a cluster has made, the same share is not used: the command
+//! runs here, too, and both results are compared.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
 
-use super::answer::{Audited, Question};
+use super::answer::{Audited, Question, Ticket};
+use super::away::NotAway;
 use super::compiler::action::Action;
-use super::lookup::entry::Print;
+use super::lookup::entry::{Entry, Print};
+use super::remote::Executor;
 use super::rerun::{Due, NotCompared, Purpose, Results, Run};
 use super::store::EntryRef;
 use super::tally::Counter;
@@ -48,6 +52,15 @@ impl Audit {
     }
 }
 
+/// A cluster has made something else of a command than this machine.
+pub(super) struct SampleDue {
+    /// The entry of what was made here.
+    here: EntryRef,
+    /// The parts that differ, in words.
+    what: String,
+    executor: Arc<dyn Executor>,
+}
+
 impl Cache {
     /// The data for compiling a hit again later. `None` if its outputs cannot be written to another folder.
     pub(super) fn due(&self, question: &Question, action: &Action, hit: &Audited) -> Option<Box<Due>> {
@@ -57,7 +70,7 @@ impl Cache {
         if !is_whole || (question.wishes.terminal.is_some() && !is_silent) {
             return None;
         }
-        self.redirected(question, action.key, &self.rerun_folder())?;
+        self.redirected(question, action.key, &self.rerun_folder(false))?;
         Some(Box::new(Due {
             question: question.repeated(),
             key: action.key,
@@ -77,12 +90,64 @@ impl Cache {
 
     /// The cache has given a wrong result: reports this, and removes the entry.
     pub(super) fn report_difference(&self, question: &Question, known: &EntryRef, what: &str) {
-        let argv: Vec<_> = question.argv.iter().map(String::from_utf8_lossy).collect();
-        let command = argv.join(" ");
+        let command = question.command();
         log::error!("the cache has another result ({what}) than a compile for: {command}");
         self.count(&Counter::Different);
         self.journal.note_difference(&format!("{what}: {command}"));
         self.store.remove_entry(known);
+    }
+
+    /// Compares what a command has made here, which is stored as `here`, with what a cluster has made of it. If both differ,
+    /// returns the data for a second compile here, which says whether that is the cluster's fault.
+    pub(super) fn compare_sample(&self, ticket: &Ticket, fresh: &Entry, here: &EntryRef) -> Option<Due> {
+        let sample = ticket.sample.as_ref()?;
+        let there = Results::of_entry(&sample.entry);
+        if there == Results::of_entry(fresh) {
+            self.count(&Counter::Audited);
+            return None;
+        }
+        let (question, key) = (ticket.question.repeated(), ticket.action.key);
+        let executor = sample.executor.clone();
+        let sample = SampleDue {
+            here: *here,
+            what: Results::of_entry(fresh).difference_from(&there),
+            executor,
+        };
+        if self.redirected(&question, key, &self.rerun_folder(true)).is_none() {
+            self.report_cluster(&question, &sample);
+            return None;
+        }
+        Some(Due {
+            question,
+            key,
+            purpose: Purpose::Sample(sample),
+        })
+    }
+
+    /// Compiles a second time what a cluster has made otherwise. Some compilers write random numbers into their outputs.
+    pub(super) fn audit_sample(&self, due: &Due, sample: &SampleDue, run: Run) -> Result<(), NotCompared> {
+        match self.compare_with_rerun(due, &sample.here, run)? {
+            Some(_) => Err(NotCompared::Unsteady),
+            None => {
+                self.report_cluster(&due.question, sample);
+                Ok(())
+            }
+        }
+    }
+
+    /// A cluster has given a wrong result: reports this, and leaves it alone.
+    fn report_cluster(&self, question: &Question, sample: &SampleDue) {
+        let (name, what, command) = (sample.executor.name(), &sample.what, question.command());
+        sample.executor.distrust();
+        log::error!(
+            "{name} is left alone until the engine ends: it has another result ({what}) than a compile here for: \
+             {command}; wafcc --clear removes what came from it before"
+        );
+        self.count(&Counter::Audited);
+        self.count(&Counter::Different);
+        self.count(&Counter::NotAway(NotAway::Different));
+        self.journal
+            .note_difference(&format!("made by {name}: {what}: {command}"));
     }
 
     /// The parts of the result that differ, in words, if there are any.

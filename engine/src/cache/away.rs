@@ -93,6 +93,10 @@ pub enum NotAway {
     Refused(Refusal),
     NotStored,
     Overtaken,
+    /// An audit: it ran here, too.
+    Audited,
+    /// What came back is not what it makes here.
+    Different,
     CalledOff,
 }
 
@@ -116,6 +120,8 @@ impl NotAway {
             NotAway::Refused(why) => why.name(),
             NotAway::NotStored => "it could not be stored here",
             NotAway::Overtaken => "it was sooner done here",
+            NotAway::Audited => "it was compiled here, too, to be compared",
+            NotAway::Different => "what came back is not what is made here",
             NotAway::CalledOff => "it was called off",
         }
     }
@@ -173,10 +179,25 @@ pub struct Away {
     is_second: bool,
 }
 
+/// A result that has come back.
+pub enum Back {
+    /// It is in our store.
+    Stored(Box<Away>),
+    /// It is to be compared with what the command makes here, and is not used.
+    Sample(Box<Sample>),
+}
+
+/// A result of a cluster that is audited.
+pub struct Sample {
+    pub(super) entry: Entry,
+    pub(super) executor: Arc<dyn Executor>,
+}
+
 /// What is to be done with what came back.
 enum Returned {
     /// It is in our store.
     Adopted,
+    Audited(Entry),
     Again(Box<Away>),
     Stayed(Stayed),
 }
@@ -204,6 +225,11 @@ impl Ticket {
         })
     }
 
+    /// The plain command runs here, and its result is compared with this one.
+    pub fn compare_with(&mut self, sample: Box<Sample>) {
+        self.sample = Some(sample);
+    }
+
     /// For `--explain`.
     pub fn note_away(&mut self, words: String) {
         self.reasons.add(words);
@@ -211,8 +237,9 @@ impl Ticket {
 }
 
 impl Cache {
-    pub fn executor(&self) -> Option<Arc<dyn Executor>> {
-        self.tiers()?.executor()
+    /// The clusters that may run commands, of all clients.
+    pub fn executors(&self) -> Vec<Arc<dyn Executor>> {
+        self.tiers.executors()
     }
 
     /// The processor time that the last run of the command took, in microseconds.
@@ -266,7 +293,11 @@ impl Cache {
             Err(unmade) => Returned::Stayed(Stayed::because(NotAway::of(unmade.why), unmade.words)),
         };
         let result = match returned {
-            Returned::Adopted => Ok(away),
+            Returned::Adopted => Ok(Back::Stored(away)),
+            Returned::Audited(entry) => {
+                let executor = errand.executor.clone();
+                Ok(Back::Sample(Box::new(Sample { entry, executor })))
+            }
             Returned::Again(away) => return self.send_away(who, away, errand, jobs, reports),
             Returned::Stayed(stayed) => Err(stayed),
         };
@@ -358,11 +389,13 @@ impl Cache {
         };
         let stayed = |why: NotAway, words: String| Returned::Stayed(Stayed::because(why, words));
         match self.judge(question, action, &away.key, &bundle, &mut None) {
+            Judged::Holds(entry, _) if self.audit.is_due() => Returned::Audited(entry),
             Judged::Holds(entry, at) => {
                 match self.adopt(&question.declaration(action), &away.key, &entry, at, &bundle) {
                     Ok(()) => {
                         log::debug!("{name} has compiled it");
-                        self.offer(&away.key, bundle.entries[at].clone(), &entry, usize::MAX);
+                        let bytes = bundle.entries[at].clone();
+                        self.offer(&question.wishes, &away.key, bytes, &entry, usize::MAX);
                         Returned::Adopted
                     }
                     Err(NotAdopted::Refused(why)) => {

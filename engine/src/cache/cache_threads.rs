@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Hit, Question, Ticket, Uncached};
-use super::away::{Away, NotAway, Stayed};
+use super::away::{Away, Back, NotAway, Stayed};
 use super::keep::{Collected, Ended, NotStored, Stored};
 use super::lookup::claim::Claim;
 use super::remote::{Errand, Made, Unmade};
@@ -79,7 +79,7 @@ pub enum Done {
     /// A command is back from a cluster, and its result is in the store.
     Away {
         who: u64,
-        result: Result<Box<Away>, Stayed>,
+        result: Result<Back, Stayed>,
     },
     /// Its outputs are in their places, or cannot be.
     Fetched {

@@ -13,7 +13,7 @@ use std::path::Path as FilePath;
 
 use log::{debug, trace};
 
-use super::answer::Ticket;
+use super::answer::{Ticket, Wishes};
 use super::by_text::ByText;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::compiler::crates;
@@ -27,7 +27,7 @@ use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::preamble::Refusal;
 use super::rehearsal::{can_be_repeated, in_doubt};
-use super::rerun::Due;
+use super::rerun::{Due, NotCompared};
 use super::share::key_aside;
 use super::store::{EntryRef, Parcel};
 use super::story::{understand, Doubt, Knowledge, Made, Policy};
@@ -139,10 +139,10 @@ enum OutputContent {
 
 impl Collected {
     /// Whether the client waits for the stored result: for its inputs and the digest of its outputs, for the outputs
-    /// themselves, or for the entry.
+    /// themselves, for the entry, or until it is compared with that of a cluster.
     pub fn is_awaited(&self) -> bool {
         let question = &self.ticket.question;
-        question.inputs || self.ticket.is_attempt() || question.wishes.export.is_some()
+        question.inputs || self.ticket.is_attempt() || question.wishes.export.is_some() || self.ticket.sample.is_some()
     }
 
     pub fn take_due(&mut self) -> Vec<Due> {
@@ -239,9 +239,15 @@ impl Cache {
             .then(|| self.due_proof(&ticket, known))
             .flatten();
         self.compare(&ticket, &entry);
+        let sample = self.compare_sample(&ticket, &entry, &known);
         Ok(Stored {
             inputs: result.inputs.map(|texts| Inputs::with_result(texts, &entry)),
-            due: proof.map(|due| *due).into_iter().chain(collected.due).collect(),
+            due: proof
+                .map(|due| *due)
+                .into_iter()
+                .chain(sample)
+                .chain(collected.due)
+                .collect(),
             saved,
             by_text: None,
         })
@@ -290,6 +296,9 @@ impl Cache {
     fn note_kept(&self, ticket: &Ticket, written: &[Bytes], unkept: Option<&Unkept>) {
         if let Some(unkept) = unkept {
             self.count(&Counter::Unstored(unkept.why));
+            if ticket.sample.is_some() {
+                self.count(&Counter::Unaudited(NotCompared::NotStored));
+            }
         }
         if ticket.is_uncounted {
             self.count_miss(ticket);
@@ -506,7 +515,7 @@ impl Cache {
         let stored = match (ticket.is_to_be_proved(), &result.doubt) {
             (true, _) => put(&key_aside(&ticket.key), parcels)?,
             (false, Some(_)) => put(&ticket.key, parcels)?,
-            (false, None) => self.keep_entry(&ticket.key, &entry, parcels)?,
+            (false, None) => self.keep_entry(&ticket.question.wishes, &ticket.key, &entry, parcels)?,
         };
         if ticket.question.wishes.recache {
             self.replace_others(ticket, &stored);
@@ -516,16 +525,22 @@ impl Cache {
     }
 
     /// Stores an entry for everyone.
-    pub(super) fn keep_entry(&self, key: &Digest, entry: &Entry, parcels: Vec<Parcel>) -> Result<EntryRef, Unkept> {
+    pub(super) fn keep_entry(
+        &self,
+        wishes: &Wishes,
+        key: &Digest,
+        entry: &Entry,
+        parcels: Vec<Parcel>,
+    ) -> Result<EntryRef, Unkept> {
         let bytes = entry.encode();
         let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
         let stored = stored.map_err(|error| failed("store an entry", &error))?;
         trace!("an entry is stored under {key}");
         // Another machine may have what is missing here.
-        if entry.exit == 0 && self.tiers().is_some() {
+        if entry.exit == 0 && self.tiers(wishes).is_some() {
             match self.signer() {
-                None => self.offer(key, bytes, entry, usize::MAX),
-                Some(Ok(signer)) => self.offer(key, signer.seal(key, &bytes), entry, usize::MAX),
+                None => self.offer(wishes, key, bytes, entry, usize::MAX),
+                Some(Ok(signer)) => self.offer(wishes, key, signer.seal(key, &bytes), entry, usize::MAX),
                 Some(Err(_)) => self.count(&Counter::UploadUnsigned),
             }
         }

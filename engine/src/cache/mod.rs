@@ -51,7 +51,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use answer::Question;
+use answer::{Question, Wishes};
 use audit::Audit;
 use checkout::Checkouts;
 use compiler::action::Action;
@@ -60,6 +60,7 @@ use journal::Journal;
 use lookup::flight::Flights;
 use preamble::alike::Alike;
 use preamble::table::Table;
+use remote::named::NamedStores;
 use remote::Remote;
 use store::Store;
 use tally::{Counter, Tally};
@@ -108,9 +109,7 @@ pub struct Cache {
     /// Whether outputs are restored as links into the store.
     links: AtomicBool,
     /// The stores that machines share.
-    tiers: RwLock<Option<Arc<dyn Remote>>>,
-    /// Opens them when the setting changes.
-    open_tiers: Box<remote::Open>,
+    tiers: NamedStores,
     keys: RwLock<Keys>,
     /// Sends a question back to the cache threads.
     ask_again: Arc<dyn Fn(Question) + Send + Sync>,
@@ -128,18 +127,26 @@ impl Cache {
         let ask_again: Arc<dyn Fn(Question) + Send + Sync> = Arc::new(ask_again);
         let after_flights = ask_again.clone();
         let preambles = Table::new(folder.join(store::FOLDER).join("preambles"));
+        let openings = AtomicU64::new(store.openings());
+        let (store, tally) = (Arc::new(store), Arc::<Tally>::default());
+        let (counted, loaded) = (tally.clone(), Arc::downgrade(&store));
+        let open = move |text: &str| {
+            let tally = counted.clone();
+            let count = move |name: &str, n: u64| tally.add(name, n);
+            open_tiers(text, Box::new(count), search::load(&loaded))
+        };
         let cache = Cache {
             folder,
             preambles,
             scans: foresee::Scans::default(),
             alike: Mutex::default(),
-            openings: AtomicU64::new(store.openings()),
-            store: Arc::new(store),
+            openings,
+            store,
             world: World::new(world::Capacity::default()),
             flights: Flights::new(move |question| after_flights(question)),
             checkouts: Checkouts::default(),
             journal,
-            tally: Arc::default(),
+            tally,
             writing: Mutex::default(),
             audit: Audit::default(),
             compares_texts: AtomicBool::new(false),
@@ -150,13 +157,14 @@ impl Cache {
             proved_programs: RwLock::new(Arc::new([])),
             rehearsals_waiting: Arc::default(),
             links: AtomicBool::new(false),
-            tiers: RwLock::new(None),
-            open_tiers,
+            tiers: NamedStores::new(Box::new(open)),
             keys: RwLock::default(),
             ask_again,
         };
         cache.begin_counts();
-        cache.remove_rerun_folder();
+        [false, true]
+            .into_iter()
+            .for_each(|is_urgent| cache.remove_rerun_folder(is_urgent));
         cache
     }
 
@@ -222,16 +230,7 @@ impl Cache {
 
     /// Sets the stores that are asked for what is not in this one.
     pub fn set_remote(&self, text: &str) -> Result<(), String> {
-        let tally = self.tally.clone();
-        let count = move |name: &str, n: u64| tally.add(name, n);
-        let tiers = (self.open_tiers)(text, Box::new(count), search::load(&self.store))?;
-        let mut current = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *current, tiers);
-        drop(current);
-        if let Some(old) = old {
-            old.close();
-        }
-        Ok(())
+        self.tiers.set(text)
     }
 
     /// Sets the keys of which one must have signed an entry from another store. If the text has a mistake, nothing is
@@ -263,15 +262,14 @@ impl Cache {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).signer.clone()
     }
 
-    fn tiers(&self) -> Option<Arc<dyn Remote>> {
-        self.tiers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The shared stores for commands of a client.
+    fn tiers(&self, wishes: &Wishes) -> Option<Arc<dyn Remote>> {
+        self.tiers.find(wishes.remote.as_ref())
     }
 
     /// Closes the shared stores. Uploads get a short time to finish.
     pub fn close_tiers(&self) {
-        if let Some(tiers) = self.tiers() {
-            tiers.close();
-        }
+        self.tiers.close();
     }
 
     /// Whether it is time to write the journal and the counters. A disk may block, so only a thread that owes no answer

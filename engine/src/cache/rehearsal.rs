@@ -265,7 +265,7 @@ impl Cache {
                     value: due.question.variables(&knows).value(BASES).map(<[u8]>::to_vec),
                 });
                 let facts = facts.chain(bound).collect();
-                let kept = self.keep_entry(&key, &Entry { facts, ..entry }, Vec::new());
+                let kept = self.keep_entry(&due.question.wishes, &key, &Entry { facts, ..entry }, Vec::new());
                 kept.map_err(|_| NotCompared::NoRoom)
             }
             Verdict::Different => {

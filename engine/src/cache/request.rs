@@ -11,7 +11,7 @@ use super::Cache;
 use crate::bytes::path_text;
 use crate::bytes::quantity;
 use crate::report::question::{Answer, Question, Request};
-use crate::report::remote::{Cluster, Remote};
+use crate::report::remote::{Cluster, Remote, Tier};
 use crate::report::statistics::{Preambles, Proofs, Reasons, Statistics, Texts};
 use crate::settings::place::is_same;
 use crate::settings::{comparison, room, switch};
@@ -196,9 +196,20 @@ impl Cache {
                 executed: count("executed elsewhere"),
                 not_executed: reasons("not elsewhere/"),
                 clusters: clusters(reasons("executed at/"), reasons("not executed at/")),
-                tiers: self.tiers().map(|tiers| tiers.describe()).unwrap_or_default(),
+                tiers: self.describe_tiers(),
             },
         }
+    }
+
+    /// Each shared store once, though several settings may name it.
+    fn describe_tiers(&self) -> Vec<Tier> {
+        let mut all: Vec<Tier> = Vec::new();
+        for tier in self.tiers.all().iter().flat_map(|stores| stores.describe()) {
+            if all.iter().all(|known| known.name != tier.name) {
+                all.push(tier);
+            }
+        }
+        all
     }
 
     /// For `wafd status`. Never waits for another thread or a disk.

@@ -12,6 +12,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use super::answer::Question;
+use super::audit::SampleDue;
 use super::by_text::Waiting;
 use super::compiler::action::Knowledge as Known;
 use super::compiler::elsewhere::{redirect, Names};
@@ -34,10 +35,10 @@ use crate::observe::access::{Access, Bytes};
 use crate::process::apart::Left;
 use crate::wire::Strings;
 
-/// The folder for the outputs of commands that are run again, in the store's folder.
-const FOLDER: &str = "rerun";
-/// Two outputs may have the same name.
-const FOLDERS: [&str; 2] = ["main", "dependencies"];
+/// The folders for the outputs of commands that are run again, in the store's folder: in idle time, or at once.
+const FOLDERS: [&str; 2] = ["rerun", "rerun-at-once"];
+/// In each of them. Two outputs may have the same name.
+const PARTS: [&str; 2] = ["main", "dependencies"];
 /// The files in it that receive what such a command prints.
 pub const PRINTS: [&str; 2] = ["stdout", "stderr"];
 
@@ -52,6 +53,8 @@ pub struct Due {
 pub(super) enum Purpose {
     /// It was a hit: this entry is compared.
     Audit(EntryRef),
+    /// A cluster has made something else of it: is that the cluster's fault?
+    Sample(SampleDue),
     /// Its source is being edited: the next compile is to begin after the headers.
     Preamble(Basis),
     /// Many sources begin like its own: their compiles are to begin after the headers that they share.
@@ -133,9 +136,9 @@ impl Due {
         )
     }
 
-    /// It helps the build that runs now.
+    /// It helps the build that runs now, or keeps it from harm.
     pub fn is_urgent(&self) -> bool {
-        matches!(self.purpose, Purpose::Shared(_))
+        matches!(self.purpose, Purpose::Shared(_) | Purpose::Sample(_))
     }
 }
 
@@ -173,6 +176,8 @@ pub enum NotCompared {
     TookTooLong,
     Signal,
     Unreadable,
+    /// The command has run here, and its result is not stored.
+    NotStored,
 }
 
 impl NotCompared {
@@ -191,6 +196,7 @@ impl NotCompared {
             NotCompared::TookTooLong => "it took too long",
             NotCompared::Signal => "a signal has ended it",
             NotCompared::Unreadable => "its results cannot be read",
+            NotCompared::NotStored => "its result was not stored here",
         }
     }
 }
@@ -224,14 +230,19 @@ impl Cache {
         let done = match &due.purpose {
             Purpose::Audit(known) => {
                 let done = self.audit(due, known, &mut count);
-                self.remove_rerun_folder();
+                self.remove_rerun_folder(due.is_urgent());
+                return done;
+            }
+            Purpose::Sample(sample) => {
+                let done = self.audit_sample(due, sample, &mut count);
+                self.remove_rerun_folder(due.is_urgent());
                 return done;
             }
             Purpose::Preamble(basis) => self.prepare(due, basis, &mut count),
             Purpose::Shared(common) => self.prepare_shared(due, common, &mut count),
             Purpose::Proof(proof) => {
                 let done = self.prove(due, proof, &mut count);
-                self.remove_rerun_folder();
+                self.remove_rerun_folder(due.is_urgent());
                 done
             }
             Purpose::Text { .. } => {
@@ -252,7 +263,7 @@ impl Cache {
     /// Notes that something due will not be done.
     pub fn leave_rerun(&self, due: &Due, why: NotCompared) {
         match &due.purpose {
-            Purpose::Audit(_) => self.count(&Counter::Unaudited(why)),
+            Purpose::Audit(_) | Purpose::Sample(_) => self.count(&Counter::Unaudited(why)),
             Purpose::Proof(proof) => self.leave_unproved(proof, why),
             Purpose::Rehearsal(_) => self.count(&Counter::Unproved(why)),
             Purpose::Preamble(_) | Purpose::Shared(_) | Purpose::Text { .. } => {}
@@ -261,6 +272,12 @@ impl Cache {
 }
 
 impl Question {
+    /// The command line, for people.
+    pub(super) fn command(&self) -> String {
+        let words: Vec<_> = self.argv.iter().map(String::from_utf8_lossy).collect();
+        words.join(" ")
+    }
+
     /// A copy for a command that is run again. No client waits for its answer.
     pub(super) fn repeated(&self) -> Question {
         Question {
@@ -288,12 +305,13 @@ impl Question {
 
 impl Cache {
     /// Removes the outputs of a command that was run again, possibly of an engine that was killed.
-    pub(super) fn remove_rerun_folder(&self) {
-        let _ = fs::remove_dir_all(self.rerun_folder());
+    pub(super) fn remove_rerun_folder(&self, is_urgent: bool) {
+        let _ = fs::remove_dir_all(self.rerun_folder(is_urgent));
     }
 
-    pub(super) fn rerun_folder(&self) -> PathBuf {
-        self.folder.join(store::FOLDER).join(FOLDER)
+    /// What runs at once may run beside what runs in idle time.
+    pub(super) fn rerun_folder(&self, is_urgent: bool) -> PathBuf {
+        self.folder.join(store::FOLDER).join(FOLDERS[usize::from(is_urgent)])
     }
 
     /// The command line that writes its outputs to `folder`. `None` also if it has another key: then its outputs contain
@@ -325,7 +343,7 @@ impl Cache {
 
     /// Runs the command with its outputs in the folder for this, and reads them.
     pub(super) fn run_again(&self, due: &Due, run: Run) -> Result<Results, NotCompared> {
-        let folder = self.rerun_folder();
+        let folder = self.rerun_folder(due.is_urgent());
         let elsewhere = self.redirected(&due.question, due.key, &folder);
         let Elsewhere { argv, knows } = elsewhere.ok_or(NotCompared::InputsChanged)?;
         make_empty_folders(&folder)?;
@@ -423,8 +441,8 @@ fn names_in(folder: &FilePath, knows: &Known) -> Option<Names> {
         Some(folder.join(within).join(name).as_os_str().as_bytes().to_vec())
     };
     Some(Names {
-        main: path(Role::Main, FOLDERS[0])?,
-        dependencies: path(Role::Dependencies, FOLDERS[1]),
+        main: path(Role::Main, PARTS[0])?,
+        dependencies: path(Role::Dependencies, PARTS[1]),
     })
 }
 
@@ -505,7 +523,7 @@ impl Results {
 pub(super) fn make_empty_folders(folder: &FilePath) -> Result<(), NotCompared> {
     let made = match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => FOLDERS
+        _ => PARTS
             .into_iter()
             .try_for_each(|name| fs::create_dir_all(folder.join(name))),
     };

@@ -10,9 +10,9 @@
 //! An entry from a tier is not trusted. Its signature is checked if trusted keys are configured. Its outputs must be those
 //! that the command declares (`foreign`). Its facts are checked on this machine, and its blobs against their digests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::answer::Question;
+use super::answer::{Question, Wishes};
 use super::compiler::action::Action;
 use super::compiler::relocation::is_of_rules;
 use super::lookup::entry::{Content, Entry, Output, Print};
@@ -99,7 +99,7 @@ impl Cache {
         key: &Digest,
         file_view: &mut Option<FileView>,
     ) -> Search {
-        let tiers = self.tiers();
+        let tiers = self.tiers(&question.wishes);
         if let Some(why) = self.why_tiers_are_not_asked(&question, action) {
             if question.searched.is_none() && tiers.is_some() {
                 self.refuse(why.refusal);
@@ -132,7 +132,7 @@ impl Cache {
                         self.count(&Counter::RemoteHit);
                         if !question.wishes.read_only {
                             // The bytes as they came, because they include the signature.
-                            self.offer(key, bundle.entries[at].clone(), &entry, tier);
+                            self.offer(&question.wishes, key, bundle.entries[at].clone(), &entry, tier);
                         }
                         searched.words = vec![format!("it came from {name}")];
                         question.searched = Some(searched);
@@ -345,8 +345,8 @@ impl Cache {
     }
 
     /// Offers an entry that was just stored to the tiers before this number, which is that of the tier it came from.
-    pub(super) fn offer(&self, key: &Digest, bytes: Vec<u8>, entry: &Entry, tier: usize) {
-        let Some(tiers) = self.tiers().filter(|tiers| tiers.take_offers(tier)) else {
+    pub(super) fn offer(&self, wishes: &Wishes, key: &Digest, bytes: Vec<u8>, entry: &Entry, tier: usize) {
+        let Some(tiers) = self.tiers(wishes).filter(|tiers| tiers.take_offers(tier)) else {
             return;
         };
         if !is_within_bounds(entry) {
@@ -362,8 +362,8 @@ impl Cache {
 }
 
 /// Reads blobs for uploads, as long as the store is open.
-pub(super) fn load(store: &Arc<Store>) -> Arc<Load> {
-    let store = Arc::downgrade(store);
+pub(super) fn load(store: &Weak<Store>) -> Arc<Load> {
+    let store = store.clone();
     Arc::new(move |digest: &Digest| {
         let blob = store.upgrade()?.open_blob(digest)?;
         Some(Wrapped::of(blob.into_bytes()?))

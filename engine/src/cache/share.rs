@@ -203,21 +203,20 @@ impl Cache {
         let Some(what) = different else {
             let entry = self.read(&proof.aside).ok_or(NotCompared::EntryGone)?.entry;
             let key = key_in_namespace(&due.key, &due.question.wishes.namespace);
-            let kept = self.keep_entry(&key, &entry, Vec::new());
+            let kept = self.keep_entry(&due.question.wishes, &key, &entry, Vec::new());
             self.store.remove_entry(&proof.aside);
             kept.map_err(|_| NotCompared::NoRoom)?;
             self.count(&Counter::PreambleProved);
             return Ok(());
         };
-        let argv: Vec<_> = due.question.argv.iter().map(String::from_utf8_lossy).collect();
+        let command = due.question.command();
         warn!(
             "after shared headers, a compile has made other {what} than the plain one: remove its outputs and build \
-             again: {}",
-            argv.join(" ")
+             again: {command}"
         );
         self.store.remove_entry(&proof.aside);
         self.journal
-            .note_difference(&format!("after shared headers: {what}: {}", argv.join(" ")));
+            .note_difference(&format!("after shared headers: {what}: {command}"));
         self.leave_plain(proof.user.clone(), Digest::of(b""), Refusal::Different);
         Ok(())
     }

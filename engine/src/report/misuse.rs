@@ -17,6 +17,7 @@ pub fn describe(error: &clap::Error) -> String {
         ErrorKind::UnknownArgument if option.starts_with('-') => format!("there is no option {option}"),
         ErrorKind::UnknownArgument => format!("unexpected argument {option:?}"),
         ErrorKind::InvalidSubcommand => format!("there is no command {}", said(ContextKind::InvalidSubcommand)),
+        ErrorKind::MissingRequiredArgument => format!("{} is missing", option.trim_matches(['<', '>'])),
         ErrorKind::InvalidValue if value.is_empty() => format!("missing argument for option '{name}'"),
         ErrorKind::ValueValidation => match error.source() {
             Some(why) if name.starts_with('-') => format!("{name} {value}: {why}"),

@@ -25,7 +25,7 @@ use super::slots::CommandKey;
 use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::Hit;
-use crate::cache::away::{Away as Departure, NotAway, Stayed, SHORT};
+use crate::cache::away::{Away as Departure, Back, NotAway, Stayed, SHORT};
 use crate::cache::cache_threads::Job as CacheJob;
 use crate::cache::remote::{Errand, Executor};
 use crate::observe::access::Bytes;
@@ -78,10 +78,10 @@ impl Trip {
 
 pub(super) struct Away {
     processors: usize,
-    /// Commands are sent to a cluster, if it takes them.
+    /// There is a cluster to which commands of some clients may go.
     is_on: bool,
     /// Those that are there, the oldest first.
-    there: Vec<CommandKey>,
+    there: Vec<There>,
     /// Compiles that run here.
     here: HashSet<CommandKey>,
     /// Since when a slot is free for a command of the cluster.
@@ -91,6 +91,12 @@ pub(super) struct Away {
     /// For the status: how many were sent, and how many were raced here.
     sent: u64,
     raced: u64,
+}
+
+/// A command on a cluster.
+struct There {
+    key: CommandKey,
+    executor: Arc<dyn Executor>,
 }
 
 impl Away {
@@ -107,8 +113,8 @@ impl Away {
         }
     }
 
-    /// With a cluster, a build may want more compiles at once than this machine has processors. Compiles never wait for each
-    /// other, so that holding them back holds up no other command.
+    /// A build with a cluster may want more compiles at once than this machine has processors. They are held back now.
+    /// Compiles never wait for each other, so that this holds up no other command.
     pub(super) fn is_full(&self) -> bool {
         self.is_on && self.here.len() >= self.processors
     }
@@ -141,8 +147,8 @@ impl Away {
         own.or_else(|| self.times.get(program).copied())
     }
 
-    pub(super) fn there(&self) -> &[CommandKey] {
-        &self.there
+    pub(super) fn there(&self) -> impl Iterator<Item = CommandKey> + '_ {
+        self.there.iter().map(|one| one.key)
     }
 
     /// For the status, without the commands that are there.
@@ -159,57 +165,99 @@ impl Away {
     }
 }
 
+/// How many more commands a cluster takes in this round.
+struct Capacity {
+    executor: Arc<dyn Executor>,
+    left: usize,
+}
+
+/// The capacity of a cluster. Its commands are counted when it is seen first.
+fn capacity_of<'a>(known: &'a mut Vec<Capacity>, executor: &Arc<dyn Executor>, there: &[There]) -> &'a mut Capacity {
+    let is_same = |other: &Arc<dyn Executor>| Arc::ptr_eq(other, executor);
+    let place = known.iter().position(|one| is_same(&one.executor)).unwrap_or_else(|| {
+        let count = there.iter().filter(|one| is_same(&one.executor)).count();
+        let left = executor.jobs().saturating_sub(count);
+        known.push(Capacity {
+            executor: executor.clone(),
+            left,
+        });
+        known.len() - 1
+    });
+    let capacity = &mut known[place];
+    if !executor.may_take() {
+        capacity.left = 0;
+    }
+    capacity
+}
+
 impl Server {
-    /// The cluster to which waiting commands may go. Compiles are held back only if there is one, so this is asked before
-    /// slots are granted: a session that runs nothing gets one at once.
-    pub(super) fn look_for_cluster(&mut self) -> Option<Arc<dyn Executor>> {
+    /// How many clusters there are to which waiting commands may go. Compiles are held back only if there is one, so this is
+    /// asked before slots are granted: a session that runs nothing gets one at once.
+    pub(super) fn look_for_clusters(&mut self) -> usize {
         if self.slots.waiting() == 0 && self.away.there.is_empty() {
-            return None;
+            return 0;
         }
-        let executor = self.cache_threads.opened().and_then(|cache| cache.executor());
-        self.away.is_on = executor.is_some();
-        executor
+        let count = self.cache_threads.opened().map_or(0, |cache| cache.executors().len());
+        self.away.is_on = count > 0;
+        count
     }
 
-    /// Sends waiting commands to the cluster, if there is one, or has one of its commands run here, too. Returns whether a
-    /// command waits now that did not wait before.
-    pub(super) fn use_cluster(&mut self) -> bool {
+    /// Sends waiting commands to their clusters, if there are any, or has one of those that are there run here, too. Returns
+    /// whether a command waits now that did not wait before.
+    pub(super) fn use_clusters(&mut self) -> bool {
         let commands = &self.commands;
-        self.away.there.retain(|key| commands.is_away(*key));
-        let Some(executor) = self.look_for_cluster() else {
+        self.away.there.retain(|one| commands.is_away(one.key));
+        let count = self.look_for_clusters();
+        if count == 0 {
             return false;
-        };
+        }
         if self.slots.waiting() > 0 {
             self.away.free_since = None;
-            self.send_away(&executor);
+            self.send_away(count);
             return false;
         }
         self.race()
     }
 
-    fn send_away(&mut self, executor: &Arc<dyn Executor>) {
+    fn send_away(&mut self, count: usize) {
+        let mut clusters: Vec<Capacity> = Vec::new();
         let waiting: Vec<_> = self.slots.all_waiting().take(MOST_SEEN).collect();
         for (session, key) in waiting {
-            if self.away.there.len() >= executor.jobs() || !executor.may_take() {
+            if clusters.len() >= count && clusters.iter().all(|cluster| cluster.left == 0) {
                 return;
+            }
+            let Some(executor) = self.executor_of(key) else {
+                continue;
+            };
+            if capacity_of(&mut clusters, &executor, &self.away.there).left == 0 {
+                continue;
             }
             let Some(departure) = self.departure(key, executor.name()) else {
                 continue;
             };
+            let cluster = capacity_of(&mut clusters, &executor, &self.away.there);
             // It is asked last: a command that tries a cluster which was at fault must be sent.
             if !executor.takes() {
-                return;
+                cluster.left = 0;
+                continue;
             }
+            cluster.left = cluster.left.saturating_sub(1);
             self.slots.retract(&session, &HashSet::from([key]));
             self.memory.forget(key);
             let errand = Errand::new(executor.clone());
             self.commands.send_away(key, errand.clone());
-            self.away.there.push(key);
-            self.away.sent += 1;
             debug!("command {key} goes to {}", executor.name());
+            self.away.there.push(There { key, executor });
+            self.away.sent += 1;
             let away = Box::new(departure);
             self.cache_threads.send(CacheJob::Away { who: key, away, errand });
         }
+    }
+
+    /// The cluster to which a waiting command may go.
+    fn executor_of(&self, key: CommandKey) -> Option<Arc<dyn Executor>> {
+        let (_, recording) = self.commands.waiting_recording(key)?;
+        recording.executor().cloned()
     }
 
     /// What is sent of a waiting command, if it may go, and has not been there before.
@@ -278,7 +326,7 @@ impl Server {
             let session = self.commands.session_away(*key);
             session.is_some_and(|session| self.slots.has_room(&session))
         };
-        let oldest = self.away.there.iter().copied().find(has_room);
+        let oldest = self.away.there.iter().map(|one| one.key).find(has_room);
         let Some(key) = oldest.filter(|_| !self.away.is_full()) else {
             self.away.free_since = None;
             return false;
@@ -309,7 +357,7 @@ impl Server {
         key: CommandKey,
         order: &mut Arc<Order>,
         state: State,
-        result: Result<Box<Departure>, Stayed>,
+        result: Result<Back, Stayed>,
     ) -> Next {
         let mut state = state;
         let Some(errand) = state.recording_mut().and_then(|recording| recording.errand.take()) else {
@@ -326,7 +374,23 @@ impl Server {
             trip.here = here;
         });
         let departure = match result {
-            Ok(departure) => departure,
+            Ok(Back::Stored(departure)) => departure,
+            Ok(Back::Sample(sample)) => {
+                let why = NotAway::Audited;
+                self.tell_stayed(order, state.recording_mut().as_deref(), why, why.name());
+                if matches!(state, State::Away(_) | State::Waiting(_)) {
+                    state
+                        .recording_mut()
+                        .into_iter()
+                        .for_each(|recording| recording.run_plainly(order));
+                }
+                let ticket = state.recording_mut().and_then(|recording| recording.ticket.as_mut());
+                if let Some(ticket) = ticket {
+                    ticket.note_away(format!("compiled by {name}, and here, too, to be compared"));
+                    ticket.compare_with(sample);
+                }
+                return self.go_on_here(key, order, state);
+            }
             Err(stayed) => {
                 let why = match stayed.words.is_empty() {
                     true => stayed.why.name().to_owned(),
@@ -338,13 +402,7 @@ impl Server {
                 ticket
                     .into_iter()
                     .for_each(|ticket| ticket.note_away(format!("not compiled by {name}: {why}")));
-                return match state {
-                    State::Away(waiting) => {
-                        self.submit(key, order);
-                        Next::Stay(State::Waiting(waiting))
-                    }
-                    state => Next::Stay(state),
-                };
+                return self.go_on_here(key, order, state);
             }
         };
         let ticket = state.recording_mut().and_then(|recording| recording.ticket.as_mut());
@@ -372,6 +430,17 @@ impl Server {
                     recording.departure = Some(departure);
                 }
                 self.end(key, order, running, Verdict::Cancelled)
+            }
+            state => Next::Stay(state),
+        }
+    }
+
+    /// A command whose result on the cluster is not used runs here, unless it already does.
+    fn go_on_here(&mut self, key: CommandKey, order: &Order, state: State) -> Next {
+        match state {
+            State::Away(waiting) => {
+                self.submit(key, order);
+                Next::Stay(State::Waiting(waiting))
             }
             state => Next::Stay(state),
         }

@@ -91,6 +91,10 @@ impl Server {
                 namespace: caching.namespace.clone(),
                 store: (!caching.store.is_empty()).then(|| OsStr::from_bytes(&caching.store).into()),
                 export: caching.export.as_deref().map(|folder| OsStr::from_bytes(folder).into()),
+                remote: caching
+                    .remote
+                    .as_deref()
+                    .map(|names| String::from_utf8_lossy(names).into()),
                 terminal: caching.terminal,
             });
         }

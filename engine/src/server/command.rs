@@ -22,7 +22,7 @@ use super::store_watch::StoreWait;
 use crate::cache::answer::Ticket;
 use crate::cache::away::Away;
 use crate::cache::cache_threads::{Job, Jobs};
-use crate::cache::remote::Errand;
+use crate::cache::remote::{Errand, Executor};
 use crate::facts::driver_model::DriverPrediction;
 use crate::facts::status::Stamp;
 use crate::observe::trace::TraceRegion;
@@ -234,6 +234,19 @@ impl Recording {
     /// It is a known compile, and its result is to be stored.
     pub fn is_of_compile(&self) -> bool {
         self.ticket.as_ref().is_some_and(|ticket| !ticket.is_by_facts())
+    }
+
+    /// The command line may be that of an attempt. The plain command is to run.
+    pub fn run_plainly(&mut self, order: &mut Arc<Order>) {
+        if let Some(plainly) = self.plainly.take() {
+            Arc::make_mut(order).execute.argv = plainly.argv;
+            self.ticket.iter_mut().for_each(|ticket| ticket.forgo_attempt());
+        }
+    }
+
+    /// The cluster on which the command may run.
+    pub fn executor(&self) -> Option<&Arc<dyn Executor>> {
+        self.ticket.as_ref()?.executor.as_ref()
     }
 
     /// The result of the cluster is not wanted any more.

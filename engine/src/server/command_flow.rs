@@ -39,7 +39,7 @@ use super::starters::{Job, Started, Work};
 use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Uncached};
-use crate::cache::away::{Away, Stayed};
+use crate::cache::away::{Back, Stayed};
 use crate::cache::cache_threads::Job as CacheJob;
 use crate::cache::keep::{Ended, NotStored, Stored};
 use crate::cache::lookup::inputs::{Inputs, Numbered};
@@ -81,7 +81,7 @@ pub(super) enum Event {
     /// The result was stored, or not.
     Stored(Result<Stored, NotStored>),
     /// The command is back from a cluster, and its result is in the store, or there is none.
-    Returned(Result<Box<Away>, Stayed>),
+    Returned(Result<Back, Stayed>),
     /// The outputs that it has made there are in their places, or cannot be.
     Fetched(Option<Box<Hit>>),
 }
@@ -450,7 +450,7 @@ impl Server {
 
     /// Grants slots while there are free ones and waiting commands.
     pub(super) fn start_commands(&mut self) {
-        self.look_for_cluster();
+        self.look_for_clusters();
         loop {
             let granted: Vec<_> = std::iter::from_fn(|| self.grant()).collect();
             let is_alone = granted.len() == 1;
@@ -458,7 +458,7 @@ impl Server {
                 self.on_event(*key, Event::Granted { is_alone });
             }
             // A command that could not be started has given its slot back, so try again.
-            if granted.is_empty() && !self.use_cluster() {
+            if granted.is_empty() && !self.use_clusters() {
                 break;
             }
         }
@@ -795,11 +795,7 @@ impl Server {
         self.free_slot(key, &order.session);
         recording.trace_region = None;
         recording.output = Default::default();
-        // Its command line may be that of an attempt.
-        if let Some(plainly) = recording.plainly.take() {
-            Arc::make_mut(order).execute.argv = plainly.argv;
-            recording.ticket.iter_mut().for_each(|ticket| ticket.forgo_attempt());
-        }
+        recording.run_plainly(order);
         Some(self.fetch(order, key, spare, Some(recording), departure, false))
     }
 

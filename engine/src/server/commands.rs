@@ -58,10 +58,10 @@ impl Commands {
 
     // ---- commands on a cluster
 
-    /// A compile of which the result would be stored.
+    /// A compile of which the result would be stored, and that may go to a cluster.
     pub fn is_waiting_compile(&self, key: CommandKey) -> bool {
         let recording = self.waiting_recording(key).map(|(_, recording)| recording);
-        recording.is_some_and(Recording::is_of_compile)
+        recording.is_some_and(|recording| recording.is_of_compile() && recording.executor().is_some())
     }
 
     /// A waiting command, if it was looked up.

@@ -86,16 +86,17 @@ impl Server {
         .json()
     }
 
-    /// The cluster, and at most so many of the commands that are there.
+    /// The cluster, and at most so many of the commands that are there. If builds have named others, their commands count,
+    /// too.
     fn report_cluster(&self, most: usize) -> Value {
-        let Some(executor) = self.cache_threads.opened().and_then(|cache| cache.executor()) else {
+        let executors = self.cache_threads.opened().map(|cache| cache.executors());
+        let Some(executor) = executors.unwrap_or_default().into_iter().next() else {
             return Value::Null;
         };
         let trips = self
             .away
             .there()
-            .iter()
-            .filter_map(|key| Some((key, self.commands.trip(*key)?)));
+            .filter_map(|key| Some((key, self.commands.trip(key)?)));
         let lines = trips.take(most).map(|(key, (order, trip, is_only_there))| {
             let argv = &order.execute.argv;
             json!({

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -87,6 +88,9 @@ pub struct Address {
     pub execution: Option<Execution>,
 }
 
+/// Commands for each processor of ours, if the address does not say how many.
+const FOR_EACH: usize = 4;
+
 /// How commands run on a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Execution {
@@ -96,6 +100,14 @@ pub struct Execution {
     pub properties: Vec<(String, String)>,
     /// The lower, the sooner.
     pub priority: i32,
+}
+
+impl Execution {
+    /// How many commands may be there at once.
+    pub fn jobs(&self) -> usize {
+        let usual = || FOR_EACH * thread::available_parallelism().map_or(1, |count| count.get());
+        self.jobs.unwrap_or_else(usual)
+    }
 }
 
 /// Without secrets, so it may be shown.

@@ -16,6 +16,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use super::breaker::Breaker;
 use super::cluster::{patient, Program, EXECUTE};
+use super::distrusted;
 use super::heartbeat::Heartbeat;
 use super::Fault;
 use crate::bytes::frame::Inbox;
@@ -23,8 +24,6 @@ use crate::cache::remote::{Again, Executor, Made, Unmade};
 use crate::cluster::message::{Execute, Failure, Reply, Request, FRAME_CAP, MOST_BYTES};
 use crate::settings::address::Address;
 
-/// Commands for each processor of ours, if the setting does not say how many.
-const FOR_EACH: usize = 4;
 /// The program is on this machine: it reads what we write.
 const WRITING: Duration = Duration::from_secs(2);
 /// How often the time of commands is looked at.
@@ -85,11 +84,10 @@ impl Cluster {
         let Some(execution) = &address.execution else {
             return Ok(None);
         };
-        let processors = thread::available_parallelism().map_or(1, |count| count.get());
         let (requests, waiting) = channel();
         let cluster = Arc::new(Cluster {
             name: address.to_string(),
-            jobs: execution.jobs.unwrap_or(FOR_EACH * processors),
+            jobs: execution.jobs(),
             state: Mutex::new(State {
                 breaker: Breaker::new(address.limits.pause),
                 trial: None,
@@ -226,10 +224,13 @@ impl Executor for Cluster {
     }
 
     fn may_take(&self) -> bool {
-        self.state().may_take(Instant::now())
+        !distrusted::contains(&self.name) && self.state().may_take(Instant::now())
     }
 
     fn takes(&self) -> bool {
+        if distrusted::contains(&self.name) {
+            return false;
+        }
         let now = Instant::now();
         let mut state = self.state();
         let may_take = state.may_take(now);
@@ -280,6 +281,10 @@ impl Executor for Cluster {
             self.fail(id, &Fault::Failed("the thread that writes has ended".to_owned()));
         }
         id
+    }
+
+    fn distrust(&self) {
+        distrusted::add(&self.name);
     }
 
     fn cancel(&self, id: u32) {
@@ -438,7 +443,20 @@ mod tests {
         let none = Cluster::new(&parse_all("grpc://localhost:1/none").unwrap()[0]).unwrap();
         assert!(none.is_none());
         assert_eq!(cluster("grpc://localhost:1/jobs|execute=7").jobs(), 7);
-        assert!(cluster("grpc://localhost:1/default|execute").jobs() >= FOR_EACH);
+        assert!(cluster("grpc://localhost:1/default|execute").jobs() >= 4);
+    }
+
+    #[test]
+    fn a_cluster_that_is_distrusted_takes_nothing_under_any_setting() {
+        let [one, other] = [
+            "grpc://localhost:1/wrong|execute",
+            "grpc://T@localhost:1/wrong|execute=7",
+        ]
+        .map(cluster);
+        assert!(one.takes() && other.takes());
+        one.distrust();
+        assert!(!one.may_take() && !other.may_take() && !other.takes());
+        assert!(cluster("grpc://localhost:1/right|execute").takes());
     }
 
     #[test]

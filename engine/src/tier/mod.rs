@@ -14,6 +14,7 @@ pub mod bazel;
 pub mod breaker;
 pub mod cluster;
 pub mod counts;
+mod distrusted;
 mod executor;
 pub mod heartbeat;
 mod line;

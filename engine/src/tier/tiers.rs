@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::cluster;
 use super::counts::Counts;
+use super::distrusted;
 use super::executor::Cluster;
 use super::heartbeat::Heartbeat;
 use super::uploads::Uploads;
@@ -33,6 +34,12 @@ struct Place {
     window: Arc<Window>,
     /// None if the tier is only read.
     uploads: Option<Arc<Uploads>>,
+}
+
+impl Place {
+    fn is_distrusted(&self) -> bool {
+        distrusted::contains(&self.window.name)
+    }
 }
 
 pub struct Tiers {
@@ -90,7 +97,7 @@ impl Remote for Tiers {
         self.places
             .iter()
             .skip(from)
-            .any(|place| place.window.why_left_alone().is_none())
+            .any(|place| !place.is_distrusted() && place.window.why_left_alone().is_none())
     }
 
     fn name(&self, number: usize) -> &str {
@@ -104,6 +111,10 @@ impl Remote for Tiers {
                 ..Findings::default()
             });
         };
+        if place.is_distrusted() {
+            let words = [words, vec![format!("{}: {}", place.window.name, distrusted::WHY)]].concat();
+            return self.find(key, from + 1, words, again);
+        }
         let tiers = self.clone();
         place.window.find(key, move |found| {
             let mut words = words;
@@ -133,7 +144,7 @@ impl Remote for Tiers {
     }
 
     fn offer(&self, offer: &Offer, end: usize) {
-        let places = self.places.iter().take(end);
+        let places = self.places.iter().take(end).filter(|place| !place.is_distrusted());
         let uploads = places.filter_map(|place| place.uploads.as_ref());
         uploads.for_each(|uploads| uploads.push(offer.clone()));
     }
@@ -149,7 +160,8 @@ impl Remote for Tiers {
 
     fn describe(&self) -> Vec<Tier> {
         let describe = |place: &Place| {
-            let why_not = place.window.why_left_alone();
+            let wrong = place.is_distrusted().then(|| distrusted::WHY.to_owned());
+            let why_not = wrong.or_else(|| place.window.why_left_alone());
             let is_asked = why_not.is_none();
             let mut state = why_not.map_or("is asked".to_owned(), |why| format!("left alone, since {why}"));
             match &place.uploads {

@@ -21,6 +21,7 @@ use crate::report::explanation::Explanation;
 use crate::report::print;
 use crate::report::question::{Answer, Request};
 use crate::report::statistics::Statistics;
+use crate::settings::address;
 use crate::settings::place;
 use crate::settings::settings_file;
 use crate::settings::{Distant, Key, Settings};
@@ -195,7 +196,15 @@ fn config_json(settings: &Settings) -> Result<Value, String> {
         let bytes = path.as_deref().and_then(path_text::exact);
         places.insert(format!("{place}_bytes"), bytes.into());
     }
-    Ok(json!({"settings": values, "places": places, "mistakes": settings.mistakes}))
+    let elsewhere = jobs_elsewhere(settings);
+    Ok(json!({"settings": values, "places": places, "mistakes": settings.mistakes, "elsewhere": elsewhere}))
+}
+
+/// How many commands may run on a cluster.
+fn jobs_elsewhere(settings: &Settings) -> usize {
+    let addresses = address::parse_all(&settings.text(Key::Remote).to_string_lossy()).unwrap_or_default();
+    let mut executions = addresses.into_iter().filter_map(|address| address.execution);
+    executions.next().map_or(0, |execution| execution.jobs())
 }
 
 /// The public key goes to standard output, so that scripts can use it.

@@ -419,6 +419,7 @@ fn caching(settings: &Settings, home: &Home) -> Request {
             .copied()
             .collect(),
         export: place::export().map(|folder| folder.into_os_string().into_encoded_bytes()),
+        remote: None,
         terminal: size_of(io::stderr().as_fd()),
     })
 }

@@ -123,7 +123,7 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
 
 fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     let flags = r.u8()?;
-    if flags > 31 {
+    if flags > 63 {
         return Err(Malformed("unknown flags"));
     }
     let size = Size {
@@ -148,6 +148,13 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     {
         return Err(Malformed("the folder for entries is not an absolute path"));
     }
+    let remote = match flags & 32 != 0 {
+        true => Some(r.text()?.to_vec()),
+        false => None,
+    };
+    if remote.as_ref().is_some_and(|names| std::str::from_utf8(names).is_err()) {
+        return Err(Malformed("the shared stores are not UTF-8"));
+    }
     Ok(Caching {
         read_only: flags & 1 != 0,
         recache: flags & 2 != 0,
@@ -156,6 +163,7 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
         namespace,
         store,
         export,
+        remote,
         terminal: (flags & 4 != 0).then_some(size),
     })
 }

@@ -88,14 +88,19 @@ impl Request {
                 let shared = u8::from(caching.share_checkouts) << 3;
                 let terminal = u8::from(caching.terminal.is_some()) << 2;
                 let exports = u8::from(caching.export.is_some()) << 4;
-                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1 | terminal | shared | exports);
+                let remote = u8::from(caching.remote.is_some()) << 5;
+                let switches = u8::from(caching.read_only) | u8::from(caching.recache) << 1;
+                out.push(switches | terminal | shared | exports | remote);
                 let size = caching.terminal.unwrap_or_default();
                 out.extend(size.columns.to_le_bytes());
                 out.extend(size.rows.to_le_bytes());
                 put_strings(out, &caching.bases);
                 put_text(out, &caching.namespace);
                 put_text(out, &caching.store);
-                caching.export.iter().for_each(|folder| put_text(out, folder));
+                [&caching.export, &caching.remote]
+                    .into_iter()
+                    .flatten()
+                    .for_each(|text| put_text(out, text));
             }),
         }
     }

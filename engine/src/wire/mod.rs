@@ -175,6 +175,8 @@ pub struct Caching {
     pub store: Vec<u8>,
     /// An absolute folder, which gets the entry of each command.
     pub export: Option<Vec<u8>>,
+    /// The stores that machines share, as the setting names them, in place of those that the engine has.
+    pub remote: Option<Vec<u8>>,
     /// Messages are for a terminal of this size.
     pub terminal: Option<Size>,
 }

@@ -110,6 +110,7 @@ fn request(vector: &Value) -> Request {
             namespace: unhex(&f["namespace"]),
             store: unhex(&f["store"]),
             export: (number::<u8>(&f["flags"]) & 16 != 0).then(|| unhex(&f["export"])),
+            remote: (number::<u8>(&f["flags"]) & 32 != 0).then(|| unhex(&f["remote"])),
             terminal: (number::<u8>(&f["flags"]) & 4 != 0).then(|| Size {
                 columns: number(&f["columns"]),
                 rows: number(&f["rows"]),

@@ -9,7 +9,6 @@ mod chamber;
 mod execute;
 pub mod keeper;
 mod layout;
-mod options;
 mod order;
 mod outputs;
 mod session;
@@ -30,11 +29,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use wafengine::report::misuse;
 use wafengine::settings::address::{Address, Limits};
+use wafengine::worker::Options;
 
 use crate::connection::Connection;
 use crate::contents::Contents;
 use execute::Executor;
-use options::Options;
 use session::{Session, Stage};
 use slot::{Ground, Slot};
 use store::Store;
@@ -119,11 +118,13 @@ async fn work(options: Options) -> Result<(), String> {
     properties.extend(options.properties);
     let (sender, stage) = watch::channel(Stage::Working);
     let mut sessions = JoinSet::new();
+    let own = getrandom::u64().map_err(|error| format!("draw a random number: {error}"))?;
     for number in 0..count {
         let session = Session {
             executor: executor.clone(),
             connection: connection.clone(),
             bot: format!("{name}/{number}"),
+            id: format!("{name}/{own:016x}/{number}"),
             properties: properties.clone(),
             stage: stage.clone(),
         };

@@ -54,7 +54,11 @@ pub enum Stage {
 pub struct Session {
     pub executor: Arc<Executor>,
     pub connection: Connection,
+    /// The slot's name, for people.
     pub bot: String,
+    /// What no other worker's slot is called, whatever names there are. A server ends the session of a bot when another one
+    /// comes with the same id.
+    pub id: String,
     pub properties: Vec<(String, String)>,
     pub stage: watch::Receiver<Stage>,
 }
@@ -183,7 +187,7 @@ impl Session {
             value: value.clone(),
         });
         let session = BotSession {
-            bot_id: self.bot.clone(),
+            bot_id: self.id.clone(),
             // Else the answer may wait for work. Whether the cluster takes us is to be known at once.
             status: BotStatus::Unhealthy as i32,
             worker: Some(Worker {

@@ -3,6 +3,7 @@
 
 pub mod bundle;
 pub mod foreign;
+pub mod named;
 pub mod wrapped;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -109,6 +110,9 @@ pub trait Executor: Send + Sync {
 
     /// The result is not wanted any more.
     fn cancel(&self, id: u32);
+
+    /// It has given a wrong result. From now on it takes nothing, and its store is not used, as long as the engine runs.
+    fn distrust(&self);
 }
 
 /// A command on its way to a cluster and back, for the side that may call it off.

@@ -1,11 +1,13 @@
-//! The command line of `wafd worker`.
+//! The command line of `wafd worker`, which `wafd` checks before it becomes `wafd-cluster`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
-use wafengine::bytes::quantity;
-use wafengine::settings::address::{self, Address, Scheme};
+use clap::{Parser, ValueHint};
+
+use crate::bytes::quantity;
+use crate::report::misuse::WITHOUT_ABOUT;
+use crate::settings::address::{self, Address, Scheme};
 
 const ABOUT: &str = "\
 wafd worker runs the commands of a cluster on this machine: compiles for wafcc, and what other clients of the
@@ -23,7 +25,7 @@ Examples:
   wafd worker --slots 8 --property pool=large 'grpcs://build.example.com:443/team|token-file=/etc/wafd/token'";
 
 #[derive(Debug, Parser)]
-#[command(name = "wafd worker", about = ABOUT, override_usage = USAGE, after_help = MORE, disable_version_flag = true)]
+#[command(before_help = ABOUT, help_template = WITHOUT_ABOUT, override_usage = USAGE, after_help = MORE)]
 pub struct Options {
     /// how many commands run at once [the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -32,23 +34,24 @@ pub struct Options {
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = property)]
     pub properties: Vec<(String, String)>,
     /// where inputs are kept and commands run [$XDG_CACHE_HOME/wafd-worker, or ~/.cache/wafd-worker]
-    #[arg(long, value_name = "PATH", value_parser = absolute)]
+    #[arg(long, value_name = "PATH", value_parser = absolute, value_hint = ValueHint::DirPath)]
     pub folder: Option<PathBuf>,
     /// how much of the disk inputs may take that no command uses
     #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = size)]
     pub size: u64,
-    /// how the cluster and its logs call this worker [the name of the machine]
+    /// how logs and results call this worker; several may have the same name [the name of the machine]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// how long a command may take at most
     #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = seconds)]
     pub timeout: Duration,
     /// a folder of this machine that commands may read, besides /usr, /etc, /opt and others of the system
-    #[arg(long = "share", value_name = "PATH", value_parser = absolute)]
+    #[arg(long = "share", value_name = "PATH", value_parser = absolute, value_hint = ValueHint::DirPath)]
     pub shared: Vec<PathBuf>,
     /// run commands with all rights of this user, where namespaces are not permitted
     #[arg(long)]
     pub no_isolation: bool,
+    /// the cluster, as in the setting remote of wafcc
     #[arg(value_name = "ADDRESS", value_parser = one_address)]
     pub address: Address,
 }
