@@ -115,7 +115,7 @@ impl Keeper {
                         self.graves.push(parked.pid);
                         let verdict = match refusal {
                             Refusal::Wrong(words) => Verdict::refused(program, words),
-                            Refusal::Idle(words) => Verdict::refused(program, words).open(),
+                            Refusal::Undecided(words) => Verdict::refused(program, words).open(),
                         };
                         let is_of_moment = parked.is_stale();
                         (

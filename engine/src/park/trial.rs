@@ -46,13 +46,14 @@ pub struct Bench<'a> {
 pub enum Refusal {
     /// It does not do the same when it is parked.
     Wrong(String),
-    /// It gained too little in this trial.
-    Idle(String),
+    /// It gained too little in this trial, or the trial did not come to an end. Another one may have another result.
+    Undecided(String),
 }
 
+/// What keeps a trial from its end: a machine that is too busy, a disk that is full.
 impl From<String> for Refusal {
     fn from(words: String) -> Refusal {
-        Refusal::Wrong(words)
+        Refusal::Undecided(words)
     }
 }
 
@@ -143,16 +144,15 @@ pub fn run(bench: &Bench<'_>, parked: &Parked, spawner: &mut Spawner, stack: [u6
     context.limits[context::STACK] = stack;
     let mut plain = Plain { spawner, stack };
     let mut forked = Forked { parked, context };
-    let result = compare(bench, &task, &mut plain, &mut forked)
-        .map_err(Refusal::Wrong)
-        .and_then(|()| measure(bench, &task, &mut plain, &mut forked));
+    let result =
+        compare(bench, &task, &mut plain, &mut forked).and_then(|()| measure(bench, &task, &mut plain, &mut forked));
     // Its outputs are of no use.
     let _ = fs::remove_dir_all(bench.folder);
     let _ = fs::create_dir_all(bench.folder);
     result
 }
 
-fn compare(bench: &Bench<'_>, task: &Task, plain: &mut Plain<'_>, forked: &mut Forked<'_>) -> Result<(), String> {
+fn compare(bench: &Bench<'_>, task: &Task, plain: &mut Plain<'_>, forked: &mut Forked<'_>) -> Result<(), Refusal> {
     let wanted = leave_traces(bench, task, plain)?;
     let found = leave_traces(bench, task, forked)?;
     let same = [
@@ -162,7 +162,7 @@ fn compare(bench: &Bench<'_>, task: &Task, plain: &mut Plain<'_>, forked: &mut F
         (wanted.files == found.files, "files"),
     ];
     match same.iter().find(|(same, _)| !same) {
-        Some((_, what)) => Err(format!("parked, its {what} differ")),
+        Some((_, what)) => Err(Refusal::Wrong(format!("parked, its {what} differ"))),
         None => Ok(()),
     }
 }
@@ -185,7 +185,7 @@ fn measure(bench: &Bench<'_>, task: &Task, plain: &mut Plain<'_>, forked: &mut F
             return Ok(format!("parked as it is wished, it saves {words}"));
         }
     }
-    Err(Refusal::Idle(format!("parked, it saves too little: {words}")))
+    Err(Refusal::Undecided(format!("parked, it saves too little: {words}")))
 }
 
 fn leave_traces(bench: &Bench<'_>, task: &Task, way: &mut dyn Way) -> Result<Traces, String> {
