@@ -69,8 +69,17 @@ FIRST = (
 )
 """Files that take longest. They begin first, so that no worker is alone with one of them at the end."""
 
-JUDGING = ("test_bench_unparked.py", "test_cache_parked.py", "test_courses*.py", "test_parked*.py")
-"""Tests of what an engine finds out about programs. Each of them begins without knowing anything."""
+UNKNOWING = (
+	"test_bench_unparked.py",
+	"test_cache_parked.py",
+	"test_classes.py",
+	"test_courses*.py",
+	"test_crates.py",
+	"test_everyday.py",
+	"test_parked*.py",
+	"test_prefork_absence.py",
+)
+"""Tests of what an engine finds out about programs, and tests that list what is in their runtime folder."""
 
 # most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
@@ -159,8 +168,8 @@ def runtime(
 	"""A runtime folder of the test's own; an engine started in it is stopped, and must leave nothing behind."""
 	# short, as a socket's path has about a hundred bytes; so not below tmp_path
 	folder = pathlib.Path(tempfile.mkdtemp(prefix="wafd-"))
-	is_judging = any(fnmatch.fnmatch(request.path.name, pattern) for pattern in JUDGING)
-	if not is_judging:
+	is_unknowing = any(fnmatch.fnmatch(request.path.name, pattern) for pattern in UNKNOWING)
+	if not is_unknowing:
 		copy_verdicts(verdicts, folder)
 	monkeypatch.setenv("WAFD_RUNTIME_DIR", str(folder))
 	yield folder
@@ -174,7 +183,7 @@ def runtime(
 	for pid in left:
 		with contextlib.suppress(ProcessLookupError):
 			os.kill(pid, 9)
-	if not is_judging:
+	if not is_unknowing:
 		copy_verdicts(folder, verdicts)
 	shutil.rmtree(folder, ignore_errors=True)
 	assert not left, f"processes were left behind: {left}"
