@@ -83,6 +83,8 @@ UNKNOWING = (
 
 # most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
+# a poller of gRPC that has seen a fork writes errors into what the child says, or aborts it
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # others use the machine, too, and an engine may be slow to start
 os.environ.setdefault("WAFD_PATIENCE", "20")
 Completed = subprocess.CompletedProcess

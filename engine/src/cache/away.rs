@@ -352,6 +352,11 @@ impl Cache {
             }
         }
         search.add_asked(&asked).map_err(NotAway::from)?;
+        // Compilers look whether it is their folder. It gives no other machine a right to ask for what is in it.
+        let mut environment = question.environment.iter();
+        if let Some(path) = environment.find_map(|pair| pair.strip_prefix(b"PWD=/")) {
+            search.add_named_folder(&[b"/", path].concat());
+        }
         let (foreseen, places) = search.finish().map_err(NotAway::from)?;
         let Foreseen { files, folders, links } = foreseen;
         if is_of_system(folder) {

@@ -208,6 +208,15 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Adds a folder whose name is sent anyway, unless it is one that each machine has for itself.
+    pub fn add_named_folder(&mut self, path: &[u8]) {
+        if let Some(Found::Folder(real)) = self.find(path, 0) {
+            if places(std::iter::once(real.clone())).is_ok() {
+                self.note_folder(&real);
+            }
+        }
+    }
+
     /// Adds what another machine says that the command needs, but nothing outside of the folders in which the command has
     /// something anyway, and nothing hidden there. Otherwise that machine could have any file sent.
     pub fn add_asked(&mut self, paths: &[Bytes]) -> Result<(), Unforeseen> {
