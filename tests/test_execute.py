@@ -10,6 +10,7 @@ from typing import Callable, List
 import pytest
 from cache_support import COMPILERS, PATIENCE
 from cluster_support import Cluster
+from conftest import ROOT
 from execute_support import (
 	CC,
 	LINE,
@@ -48,7 +49,9 @@ class TestRunsThere:
 	def here(self, machine: Make, engine: str, buildgrid: Cluster) -> Machine:
 		"""A machine whose cluster has a worker."""
 		buildgrid.worker(engine)
-		return machine(buildgrid.address + "|execute")
+		found = machine(buildgrid.address + "|execute")
+		found.environ["PWD"] = str(ROOT)  # compilers look at it, and builds may be started anywhere
+		return found
 
 	@pytest.mark.parametrize("cc", COMPILERS)
 	def test_a_compile_without_a_slot_runs_there(self, here: Machine, buildgrid: Cluster, cc: str) -> None:

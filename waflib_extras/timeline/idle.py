@@ -55,7 +55,7 @@ class Circumstances(NamedTuple):
 	others: List[Tuple[float, int]]
 	"""Samples: the time, and the number of commands that ran for other builds."""
 	processors: int = 0
-	"""With a cluster: as many compiles run here at once, whatever the number of slots."""
+	"""If there is a cluster: how many compiles run here at once. The number of slots may be larger."""
 
 
 # from when, to when, how many slots, the reason, and the number of the task that was waited for (-1: none)

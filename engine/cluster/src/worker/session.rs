@@ -56,7 +56,7 @@ pub struct Session {
     pub connection: Connection,
     /// The slot's name, for people.
     pub bot: String,
-    /// What no other worker's slot is called, whatever names there are. A server ends the session of a bot when another one
+    /// No other slot has this id, also if its worker has the same name. A server ends the session of a bot when another one
     /// comes with the same id.
     pub id: String,
     pub properties: Vec<(String, String)>,
