@@ -226,16 +226,16 @@ def test_where_compiled_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_modules_that_are_compiled_again(resident: Callable[..., Resident], tmp_path: pathlib.Path) -> None:
 	"""The resident stays when other processes write or remove the compiled form of unchanged modules."""
-	import compileall
 	import shutil
 
 	import waflib
 
 	folder = tmp_path / "other"
 	shutil.copytree(pathlib.Path(waflib.__file__).parent, folder / "waflib")
-	compileall.compile_dir(folder, quiet=1)
 	made = resident(FILES, start=False)
-	env = {"WAFDIR": str(folder)}
+	env = {"WAFDIR": str(folder), "PYTHONPYCACHEPREFIX": ""}
+	compiling = [sys.executable, "-m", "compileall", "-q", str(folder)]
+	subprocess.run(compiling, env={**os.environ, **env}, check=True)
 	made.run("configure", "build", env=env)
 	made.serve("build", env=env)
 	pid = made.told()["pid"]

@@ -38,6 +38,7 @@ use super::rerun::{
 use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
+use crate::facts::exception::ALONG;
 use crate::facts::fact::Fact;
 use crate::facts::file_view::FileView;
 use crate::facts::path::{Path, Place};
@@ -629,13 +630,29 @@ fn is_about(fact: &Fact, source: &Path) -> bool {
     !matches!(fact, Fact::Twins { .. }) && fact.path() == Some(source)
 }
 
+/// What the headers depend on. The compiler's programs are left out: once they are parked, fewer of them are looked for. If
+/// one is replaced, a refusal lasts until a header changes, and compiles are plain for so long.
 fn inputs(facts: &[Fact], source: &Path, text: &[u8]) -> Digest {
-    let facts = facts.iter().filter(|fact| !is_about(fact, source)).cloned().collect();
+    let programs: HashSet<&[u8]> = facts.iter().filter_map(program_along).collect();
+    let is_program = |fact: &Fact| match fact {
+        Fact::File { path, .. } => programs.contains(path.rest.as_slice()),
+        fact => program_along(fact).is_some(),
+    };
+    let facts = facts.iter().filter(|fact| !is_about(fact, source) && !is_program(fact));
+    let facts = facts.cloned().collect();
     let entry = Entry {
         facts,
         ..Entry::default()
     };
     Digest::of(&[&entry.encode(), text].concat())
+}
+
+/// The path of the program, if the fact is that it was found along `PATH`.
+fn program_along(fact: &Fact) -> Option<&[u8]> {
+    match fact {
+        Fact::Variable { name, value } if name.starts_with(ALONG) => value.as_deref(),
+        _ => None,
+    }
 }
 
 /// The files that the compile read must not have been written since this moment, even if their content is the same now.
