@@ -147,14 +147,15 @@ def test_a_target_of_which_nothing_is_cached_is_named(build: Build) -> None:
 ALL = {"a.c", "b.c", "main.cpp"}
 
 
-@pytest.mark.parametrize("jobs", ["-j1", "-j4"])
+@pytest.mark.parametrize("jobs", ["-j1", "-j4", "-j4 --threads"])
 def test_another_build_folder_is_made_from_the_cache(build: Build, waf: Any, jobs: str) -> None:
 	"""Every compile is a miss in the first and a hit in the second, and both have the files of stock Waf."""
-	first = build.ask(jobs)
+	first = build.ask(*jobs.split())
 	assert set(first) == ALL and kinds(first) == {"miss"}
 	shutil.rmtree(build.folder / "build")
 	build.configure()
-	assert build.ask(jobs) == dict.fromkeys(ALL, "hit")
+	assert build.ask(*jobs.split()) == dict.fromkeys(ALL, "hit")
+	assert build.ask(*jobs.split()) == {}
 	ours = read_tree(build.folder / "build")
 	shutil.rmtree(build.folder / "build")
 	waf(build.folder, "configure", "build", env={"WAF_NO_PREFORK": "1"})

@@ -281,11 +281,25 @@ class Prefork:
 		"""Stands in for Waf's class, a thread that starts a thread per task."""
 		threads = getattr(Options.options, "threads", False)
 		if threads or not self.is_in_place() or Runner.Consumer is not self.hooks.stock.consumer:
+			self.note_tasks(master)
 			return self.hooks.stock.spawner(master)
 		made = dispatcher.Dispatcher(master, self)
 		if master.numjobs > 1:
 			master.ready = master.out = made
 		return made
+
+	def note_tasks(self, master: Runner.Parallel) -> None:
+		"""Have each of Waf's own threads say which task it runs."""
+		stock, running, ident = master.process_task, self.running, threading.get_ident
+
+		def process_task(task: "Task") -> None:
+			running[ident()] = task
+			try:
+				stock(task)
+			finally:
+				running.pop(ident(), None)
+
+		master.process_task = process_task
 
 	def is_in_place(self) -> bool:
 		"""Tell whether Waf's commands come to us and an engine runs them."""
