@@ -340,4 +340,4 @@ class TestAudits:
 		until(lambda: json.loads(here.ask("--show-stats", "--json"))["not_audited"], "a second run")
 		counts = json.loads(here.ask("--show-stats", "--json"))
 		assert (counts["different"], counts["not_audited"]) == (0, {"its results differ from run to run": 1})
-		assert counts["remote"]["tiers"][0]["asked"]
+		assert counts["remote"]["tiers"][0]["asked"], counts["remote"]

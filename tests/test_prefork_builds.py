@@ -50,7 +50,7 @@ PROJECT = {
 def unite(text: str) -> str:
 	"""A build's messages without times, the order of what runs at once, and the calls within a traceback."""
 	text = re.sub(r"\(\d+(m\d+)?\.\d+s\)", "(TIME)", text)
-	text = re.sub(r"\[ *\d+/(\d+)\]", r"[N/\1]", text)
+	text = re.sub(r"\[ *-?\d+/(\d+)\]", r"[N/\1]", text)
 	text = re.sub(r'(?m)^  File "[^\n]*\n(    [^\n]*\n)*', "", text)
 	return "\n".join(sorted(text.splitlines()))
 
