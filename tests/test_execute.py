@@ -221,6 +221,9 @@ class TestRunsHere:
 		assert here.remote()["not_executed"] == {"its compiler is none of the system": 1}
 
 
+DISTRUSTED = "left alone, since a result of it was not what the same command makes here"
+
+
 @pytest.mark.skipif(bool(MISSING), reason=str(MISSING))
 class TestAudits:
 	"""A share of what a cluster has made is compiled here, too, and compared."""
@@ -302,9 +305,7 @@ class TestAudits:
 			0,
 			{AUDITED: 1, "what came back is not what is made here": 1},
 		)
-		assert [(tier["asked"], tier["state"]) for tier in remote["tiers"]] == [
-			(False, "left alone, since a result of it was not what the same command makes here")
-		]
+		assert [(tier["asked"], tier["state"]) for tier in remote["tiers"]] == [(False, DISTRUSTED)]
 		report = subprocess.run(
 			[here.wafcc, "--audit-report"], env=here.environ, capture_output=True, text=True, timeout=PATIENCE
 		)
@@ -340,4 +341,5 @@ class TestAudits:
 		until(lambda: json.loads(here.ask("--show-stats", "--json"))["not_audited"], "a second run")
 		counts = json.loads(here.ask("--show-stats", "--json"))
 		assert (counts["different"], counts["not_audited"]) == (0, {"its results differ from run to run": 1})
-		assert counts["remote"]["tiers"][0]["asked"], counts["remote"]
+		# its store gives no answers, and may be left alone for that, for a while
+		assert counts["remote"]["tiers"][0]["state"] != DISTRUSTED
