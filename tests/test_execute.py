@@ -341,5 +341,5 @@ class TestAudits:
 		until(lambda: json.loads(here.ask("--show-stats", "--json"))["not_audited"], "a second run")
 		counts = json.loads(here.ask("--show-stats", "--json"))
 		assert (counts["different"], counts["not_audited"]) == (0, {"its results differ from run to run": 1})
-		# its store gives no answers, and may be left alone for that, for a while
+		# its store does not answer, so it may be left alone for a while
 		assert counts["remote"]["tiers"][0]["state"] != DISTRUSTED

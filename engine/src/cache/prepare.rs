@@ -631,7 +631,7 @@ fn is_about(fact: &Fact, source: &Path) -> bool {
 }
 
 /// What the headers depend on. The compiler's programs are left out: once they are parked, fewer of them are looked for. If
-/// one is replaced, a refusal lasts until a header changes, and compiles are plain for so long.
+/// one is replaced, a refusal still lasts until a header changes. Until then, compiles are plain.
 fn inputs(facts: &[Fact], source: &Path, text: &[u8]) -> Digest {
     let programs: HashSet<&[u8]> = facts.iter().filter_map(program_along).collect();
     let is_program = |fact: &Fact| match fact {
