@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 
 import pytest
 from conftest import leave_out
-from programs import build, find_lint
+from programs import build, find_lint, name_packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
@@ -84,7 +84,8 @@ def test_what_is_made_of_command_lines_is_up_to_date() -> None:
 	cargo = shutil.which("cargo") or shutil.which("cargo", path=os.path.expanduser("~/.cargo/bin"))
 	if not cargo:
 		pytest.skip("needs cargo")
-	(program,) = build(cargo, ["--example", "manual"], {**os.environ, **find_lint(cargo, os.environ)})
+	environ = {**os.environ, **find_lint(cargo, os.environ)}
+	(program,) = build(cargo, [*name_packages(cargo), "--example", "manual"], environ)
 	argv = [program["executable"], "--check"]
 	made = subprocess.run(argv, cwd=ROOT / "engine", capture_output=True, encoding="utf-8", check=False)
 	assert made.returncode == 0, made.stderr

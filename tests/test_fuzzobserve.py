@@ -14,7 +14,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "utils"))
 
-from programs import build, find_lint  # noqa: E402
+from programs import build, find_lint, name_packages  # noqa: E402
 from witness.action import list_actions  # noqa: E402
 from witness.comparison import compare  # noqa: E402
 from witness.observer import Access, Observation  # noqa: E402
@@ -37,7 +37,7 @@ def observer() -> str:
 	if not cargo:
 		pytest.skip("needs cargo")
 	environ = {**os.environ, **find_lint(cargo, os.environ)}
-	made = build(cargo, ["--example", "observe", "--bin", "wafd"], environ)
+	made = build(cargo, [*name_packages(cargo), "--example", "observe", "--bin", "wafd"], environ)
 	(path,) = [str(one["executable"]) for one in made if one["target"]["name"] == "observe"]
 	return path
 

@@ -5,6 +5,8 @@ They are compiled quickly, with all checks (``engine/check.toml``), and take all
 was built. They have a folder of their own beside the engine that people use: ``check`` in cargo's target folder.
 """
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -32,6 +34,21 @@ def find_lint(cargo: str, environ: Mapping[str, str]) -> Dict[str, str]:
 	# its compiler is beside cargo, in a folder that PATH may not have yet
 	search = os.pathsep.join([environ.get("PATH", ""), os.path.dirname(os.path.abspath(cargo))])
 	return {"RUSTC_WORKSPACE_WRAPPER": str(ENGINE / "lint"), "PATH": search}
+
+
+def name_packages(cargo: str) -> List[str]:
+	"""
+	The options of cargo that name our packages, as ``./waf`` does when it builds the engine.
+
+	With one of them alone, crates would have fewer features, and be compiled again.
+	"""
+	loader = importlib.machinery.SourceFileLoader("bootstrap", str(ENGINE.parent / "waf"))
+	spec = importlib.util.spec_from_loader("bootstrap", loader)
+	assert spec
+	bootstrap = importlib.util.module_from_spec(spec)
+	loader.exec_module(bootstrap)
+	named: List[str] = bootstrap.name_packages(cargo)
+	return named
 
 
 def build(cargo: str, wanted: Sequence[str], environ: Mapping[str, str]) -> List[Dict[str, Any]]:

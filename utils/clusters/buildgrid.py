@@ -18,6 +18,7 @@ from .database import BUILDGRID, PATIENCE, Database, call_buildgrid
 from .worker import Worker
 
 INSTANCE = "team"
+QUICKLY = pathlib.Path(__file__).with_name("start_buildgrid.py")
 
 CONFIGURATION = """\
 server:
@@ -94,6 +95,13 @@ def make_papers(folder: pathlib.Path) -> Papers:
 		signed = f"-CA ca.pem -CAkey ca.key -days 2 -extfile names -set_serial {number}"
 		openssl(f"x509 -req -in {name}.request -out {name}.pem {signed}")
 	return Papers(*(folder / x for x in ("ca.pem", "server.pem", "server.key", "client.pem", "client.key")))
+
+
+def name_buildgrid() -> List[str]:
+	"""The command `bgd`, by way of what starts it quickly if its Python is beside it."""
+	python = pathlib.Path(str(BUILDGRID)).with_name("python")
+	# -P: the folder of that script has modules of ours, and one is called like theirs
+	return [str(python), "-P", str(QUICKLY)] if python.exists() else [str(BUILDGRID)]
 
 
 class Cluster:
@@ -186,7 +194,7 @@ class Cluster:
 
 	def start(self) -> None:
 		environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-		command = self.enter([str(BUILDGRID), "server", "start", str(self.folder / "config.yml")])
+		command = self.enter([*name_buildgrid(), "server", "start", str(self.folder / "config.yml")])
 		with open(self.log, "ab") as log:
 			self.process = subprocess.Popen(
 				command, cwd=self.folder, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
