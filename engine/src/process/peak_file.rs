@@ -68,6 +68,16 @@ impl PeakFile {
 
     pub fn learn(&mut self, names: &peaks::Names, peak: u64, now: Instant) {
         self.peaks.learn(names, peak, peaks::today());
+        self.note_change(now);
+    }
+
+    /// A command was killed because memory ran out.
+    pub fn learn_killed(&mut self, names: &peaks::Names, peak: u64, now: Instant) {
+        self.peaks.learn_killed(names, peak, peaks::today());
+        self.note_change(now);
+    }
+
+    fn note_change(&mut self, now: Instant) {
         self.is_changed = true;
         if now.saturating_duration_since(self.written) >= PACE {
             self.write(now);

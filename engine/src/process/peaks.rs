@@ -3,13 +3,14 @@
 //! A command is known by its words and its folder. If that command has never run, the same words in another folder count,
 //! as after a clone of the project. Otherwise its siblings count: commands of the same program with the same options,
 //! then all of the program, then all. Few siblings say little, so their estimate is held against that of the larger
-//! group.
+//! group. A command that was killed because memory ran out may have had little yet, so it counts as the largest of its
+//! siblings until it has run to its end.
 //!
 //! Pure, except that it does not read the clock: `day` is the number of days since 1970. Sizes are in KiB. The file:
 //!
 //! ```text
 //! file    = "wafpeaks" version:u32 commands:u32 groups:u32 command{commands} group{groups} digest:byte{32}
-//! command = key:u64 words:u64 peak:u32 day:u32
+//! command = key:u64 words:u64 peak:u32 day:u32 killed:u8
 //! group   = key:u64 count:u32 mean:f32 variance:f32 most:u32 day:u32
 //! digest  = BLAKE3 of all that is before it
 //! ```
@@ -24,7 +25,7 @@ use crate::bytes::fields::{Malformed, Reader};
 use crate::wire::Strings;
 
 const MAGIC: &[u8; 8] = b"wafpeaks";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The most commands that are remembered. When there are more, those go that have not run for the longest time.
 const MOST_COMMANDS: usize = 32768;
 const MOST_GROUPS: usize = 2048;
@@ -82,6 +83,7 @@ struct Peak {
     words: u64,
     peak: u32,
     day: u32,
+    is_killed: bool,
 }
 
 /// The peaks of many commands in few numbers.
@@ -128,9 +130,21 @@ pub struct Peaks {
 impl Peaks {
     /// What a command will need at most, as far as one can know.
     pub fn estimate(&self, names: &Names) -> u64 {
-        let known = self.commands.get(&names.command).map(|known| known.peak);
-        let known = known.or_else(|| self.words.get(&names.words).copied());
-        u64::from(known.unwrap_or_else(|| self.guess(names)))
+        let estimate = match self.commands.get(&names.command) {
+            Some(known) if known.is_killed => known.peak.max(self.most(names)),
+            Some(known) => known.peak,
+            None => self
+                .words
+                .get(&names.words)
+                .copied()
+                .unwrap_or_else(|| self.guess(names)),
+        };
+        u64::from(estimate)
+    }
+
+    /// The largest peak of the command's siblings.
+    fn most(&self, names: &Names) -> u32 {
+        self.groups.get(&names.kind).map_or(0, |group| group.most)
     }
 
     fn guess(&self, names: &Names) -> u32 {
@@ -142,6 +156,15 @@ impl Peaks {
 
     /// A command has ended.
     pub fn learn(&mut self, names: &Names, peak: u64, day: u32) {
+        self.note(names, peak, day, false);
+    }
+
+    /// A command was killed because memory ran out.
+    pub fn learn_killed(&mut self, names: &Names, peak: u64, day: u32) {
+        self.note(names, peak, day, true);
+    }
+
+    fn note(&mut self, names: &Names, peak: u64, day: u32, is_killed: bool) {
         let peak = u32::try_from(peak).unwrap_or(u32::MAX);
         let known = self.commands.get(&names.command).map_or(peak, |known| known.peak);
         // One run that needed less may be an exception, as when it failed early.
@@ -152,6 +175,7 @@ impl Peaks {
                 words: names.words,
                 peak: peak_now,
                 day,
+                is_killed,
             },
         );
         for group in names.groups() {
@@ -219,6 +243,7 @@ impl Peaks {
             out.extend(peak.words.to_le_bytes());
             out.extend(peak.peak.to_le_bytes());
             out.extend(peak.day.to_le_bytes());
+            out.push(u8::from(peak.is_killed));
         }
         for (key, group) in &self.groups {
             out.extend(key.to_le_bytes());
@@ -269,7 +294,14 @@ fn decode(bytes: &[u8]) -> Result<Peaks, Malformed> {
     for _ in 0..commands {
         let (key, words) = (r.u64()?, r.u64()?);
         let (peak, day) = (r.u32()?, r.u32()?);
-        peaks.put(key, Peak { words, peak, day });
+        let is_killed = r.u8()? != 0;
+        let peak = Peak {
+            words,
+            peak,
+            day,
+            is_killed,
+        };
+        peaks.put(key, peak);
     }
     for _ in 0..groups {
         let key = r.u64()?;
@@ -319,6 +351,19 @@ mod tests {
         assert_eq!(peaks.estimate(&compile("a.cc")), 3000, "more counts at once");
         peaks.learn(&compile("a.cc"), 1000, 1);
         assert_eq!(peaks.estimate(&compile("a.cc")), 2500, "less counts slowly");
+    }
+
+    #[test]
+    fn a_killed_command_counts_as_the_largest_of_its_siblings_until_it_has_run() {
+        let mut peaks = Peaks::default();
+        peaks.learn_killed(&compile("a.cc"), 500, 1);
+        assert_eq!(peaks.estimate(&compile("a.cc")), 500, "nothing is known of siblings");
+        peaks.learn(&compile("b.cc"), 3000, 1);
+        peaks.learn(&names(&["g++", "a.o", "-o", "app"], "/p"), 9000, 1);
+        assert_eq!(peaks.estimate(&compile("a.cc")), 3000);
+        assert_eq!(Peaks::decode(&peaks.encode()).estimate(&compile("a.cc")), 3000);
+        peaks.learn(&compile("a.cc"), 900, 1);
+        assert_eq!(peaks.estimate(&compile("a.cc")), 900);
     }
 
     #[test]

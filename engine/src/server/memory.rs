@@ -144,7 +144,10 @@ impl Memory {
         }
         // A command that was ended early says little.
         if let Some(file) = self.file.as_mut().filter(|_| outcome.verdict == Verdict::Ran) {
-            file.learn(&names, peak, now);
+            match is_killed {
+                true => file.learn_killed(&names, peak, now),
+                false => file.learn(&names, peak, now),
+            }
         }
     }
 
@@ -172,8 +175,8 @@ impl Memory {
         match others {
             0 => warn!("command {key} ({name}) was killed because memory ran out, and no other ran: give it more memory"),
             _ => warn!(
-                "command {key} ({name}) was killed because memory ran out, beside {others} others: it counts as {need} MiB \
-                 from now on; build again"
+                "command {key} ({name}) was killed because memory ran out, beside {others} others: it counts as at least \
+                 {need} MiB from now on; build again"
             ),
         }
     }
