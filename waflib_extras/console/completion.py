@@ -17,6 +17,7 @@ import zlib
 from typing import Dict, List, Optional, Tuple
 
 from ..facts import stamps
+from ..facts.files import replace
 from ..version import VERSION
 
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
@@ -56,16 +57,11 @@ def read(cwd: str) -> Words:
 def write(cwd: str, words: Words, paths: List[str], began: int) -> None:
 	"""Store the words, if possible. A file that was changed since ``began`` makes them invalid."""
 	path = find_file(cwd)
-	fresh = "%s.%d" % (path, os.getpid())
-	files = {each: stamps.settle(found, began) for each, found in stamp(paths).items()}
-	try:
+	settled = {each: stamps.settle(found, began) for each, found in stamp(paths).items()}
+	with contextlib.suppress(OSError, ValueError):
+		content = json.dumps({"asked": [VERSION, sys.executable, cwd], "files": settled, "words": words})
 		os.makedirs(os.path.dirname(path), exist_ok=True)
-		with open(fresh, "w", encoding="utf-8") as f:
-			json.dump({"asked": [VERSION, sys.executable, cwd], "files": files, "words": words}, f)
-		os.rename(fresh, path)
-	except (OSError, ValueError):
-		with contextlib.suppress(OSError):
-			os.unlink(fresh)
+		replace(path, content.encode())
 
 
 def parse(text: str) -> Words:

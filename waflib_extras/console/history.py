@@ -12,6 +12,7 @@ from typing import Any, Dict
 
 from waflib import Build, Context, Task
 
+from ..facts.files import replace
 from ..version import VERSION
 
 TIMES = "times"
@@ -43,14 +44,8 @@ def read(path: str) -> Dict[str, Any]:
 
 def write(path: str, content: Dict[str, Any]) -> None:
 	"""Write the file. If that fails, later builds know less."""
-	fresh = "%s.%d" % (path, os.getpid())
-	try:
-		with open(fresh, "wb") as f:
-			f.write(marshal.dumps((FORMAT, content)))
-		os.rename(fresh, path)
-	except (OSError, ValueError):
-		with contextlib.suppress(OSError):
-			os.unlink(fresh)
+	with contextlib.suppress(OSError, ValueError):
+		replace(path, marshal.dumps((FORMAT, content)))
 
 
 def name(bld: Build.BuildContext, task: Task.Task) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 from typing import Dict, NamedTuple, Optional
 
+from ..facts.files import replace
 from . import weighing
 
 FORMAT = 1
@@ -54,12 +55,7 @@ class Record:
 			name: {"options": entry.options, "saved": entry.weighed.saved, "weighed": entry.weighed._asdict()}
 			for name, entry in self.entries.items()
 		}
-		new = "%s.%d" % (self.path, os.getpid())
-		try:
-			with open(new, "w", encoding="utf-8") as f:
-				json.dump({"format": FORMAT, "targets": targets}, f, indent=1, sort_keys=True)
-			os.rename(new, self.path)
-		except OSError:
-			# the next build weighs again
-			with contextlib.suppress(OSError):
-				os.remove(new)
+		content = json.dumps({"format": FORMAT, "targets": targets}, indent=1, sort_keys=True)
+		# if it cannot be written, the next build weighs again
+		with contextlib.suppress(OSError):
+			replace(self.path, content.encode())

@@ -6,7 +6,6 @@ A record holds what a run has looked at, and what our own start has. Its form is
 resident, as before.
 """
 
-import contextlib
 import hashlib
 import marshal
 import os
@@ -17,6 +16,7 @@ import struct
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ..facts import answers
+from ..facts.files import replace
 from ..launcher import caller
 from . import child, memo, process_context, witness
 
@@ -115,15 +115,7 @@ def write(
 		many([*pack_start(request, path), *(fact for _, fact in pack_facts(start, True))]),
 		many([fact for _, fact in facts]),
 	]
-	part = "%s.%d" % (place.path, os.getpid())
-	try:
-		with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as f:
-			f.write(b"".join(parts))
-		os.replace(part, place.path)
-	except OSError:
-		with contextlib.suppress(OSError):
-			os.unlink(part)
-		raise
+	replace(place.path, b"".join(parts), 0o600)
 	return Written(serial, run.told, [keys for keys, _ in facts])
 
 

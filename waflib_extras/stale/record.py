@@ -5,12 +5,13 @@ It is written under another name and renamed, under a name that ``waf clean`` sp
 names the build folder: in a copy of the folder it counts as empty, since its files are those of the original.
 """
 
-import contextlib
 import hashlib
 import marshal
 import os
 import stat
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+from ..facts.files import replace
 
 FORMAT = 1
 ENCODING = 2  # the version of marshal's format, which all interpreters know
@@ -83,15 +84,7 @@ def write(path: str, record: Record) -> None:
 	if found == record.stored:
 		return
 	content = marshal.dumps(found, ENCODING)
-	fresh = "%s.%d" % (path, os.getpid())
-	try:
-		with open(fresh, "wb") as f:
-			f.write(head_of(content) + content)
-		os.replace(fresh, path)
-	except OSError:
-		with contextlib.suppress(OSError):
-			os.unlink(fresh)
-		raise
+	replace(path, head_of(content) + content)
 
 
 def head_of(content: bytes) -> bytes:

@@ -10,7 +10,6 @@ import hashlib
 import marshal
 import os
 import shutil
-import tempfile
 import threading
 import time
 from typing import (
@@ -30,6 +29,7 @@ from typing import (
 )
 
 from ..facts import stamps
+from ..facts.files import replace
 from ..hooks import gc_pause
 from . import seen
 
@@ -641,18 +641,10 @@ def read(path: str) -> Any:
 
 
 def write(path: str, found: Mapping[str, object]) -> None:
-	"""Write a file under another name, and rename it."""
+	"""Write a file, whose folder may not be there yet."""
 	content = marshal.dumps(found, ENCODING)  # type: ignore[arg-type]  # for the stubs, a TypedDict is no dict
-	folder, name = os.path.split(path)
-	os.makedirs(folder, exist_ok=True)
-	handle, temporary = tempfile.mkstemp(prefix=name, dir=folder)
-	try:
-		with os.fdopen(handle, "wb") as f:
-			f.write(head_of(content) + content)
-		os.replace(temporary, path)
-	except BaseException:
-		os.unlink(temporary)
-		raise
+	os.makedirs(os.path.dirname(path), exist_ok=True)
+	replace(path, head_of(content) + content)
 
 
 def head_of(content: bytes) -> bytes:

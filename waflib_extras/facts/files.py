@@ -1,0 +1,17 @@
+"""Files that are replaced as a whole, so that a reader finds the old content or the new one."""
+
+import contextlib
+import os
+
+
+def replace(path: str, content: bytes, mode: int = 0o666) -> None:
+	"""Give a file this content. If that fails, the file stays as it was, and nothing is left beside it."""
+	fresh = "%s.%d" % (path, os.getpid())
+	try:
+		with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb") as f:
+			f.write(content)
+		os.replace(fresh, path)
+	except BaseException:
+		with contextlib.suppress(OSError):
+			os.unlink(fresh)
+		raise
