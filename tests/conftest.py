@@ -58,6 +58,9 @@ THOROUGH = (
 )
 """Tests that take long: all of Waf's projects, campaigns, attacks, benchmarks, clones of the tree, frozen disks."""
 
+SLOW = set((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split())
+"""Single tests that take long, as `utils/slow_tests.py` has found."""
+
 FIRST = (
 	"test_conformance.py",
 	"test_package.py",
@@ -115,7 +118,8 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 	"""Mark the tests that only ``./waf check --all`` runs, and put the longest files first."""
 	for item in items:
 		is_in_browser = "chromium" in getattr(item, "fixturenames", ())
-		if is_in_browser or any(fnmatch.fnmatch(item.path.name, pattern) for pattern in THOROUGH):
+		name = item.nodeid.partition("[")[0].rpartition("/")[2]
+		if is_in_browser or name in SLOW or any(fnmatch.fnmatch(item.path.name, pattern) for pattern in THOROUGH):
 			item.add_marker("thorough")
 	items.sort(key=find_place)
 

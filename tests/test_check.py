@@ -1,16 +1,21 @@
-"""./waf check: what becomes of tests that fail now and then."""
+"""./waf check: what becomes of tests that fail now and then, and which tests are slow."""
 
 import importlib.machinery
 import importlib.util
 import logging
 import pathlib
+import re
 import sys
 import types
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SLOW
 from waflib import Logs, Options
+
+sys.path.insert(0, str(ROOT / "utils"))
+
+import slow_tests
 
 # its first run fails, and those after it do not
 UNLUCKY = """\
@@ -171,3 +176,46 @@ def test_summary(check: Make, caplog: pytest.LogCaptureFixture) -> None:
 	made.second_tries = ["tests/test_it.py::test_unlucky"]
 	made.run([], None)
 	assert "passed only in its second try: tests/test_it.py::test_unlucky" in caplog.text
+
+
+REPORT = """\
+<testsuites><testsuite name="pytest">
+<testcase classname="tests.test_a" name="test_quick" time="0.4" />
+<testcase classname="tests.test_a" name="test_slow[one]" time="1.0" />
+<testcase classname="tests.test_a" name="test_slow[two-a.b]" time="3.5" />
+<testcase classname="tests.test_b.TestClass" name="test_slow" time="9" />
+</testsuite></testsuites>
+"""
+
+
+class TestSlowTests:
+	def test_list(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+		"""Tests are listed by the slowest of their parameters, and by the quickest of their runs."""
+		reports = tmp_path / "one.xml", tmp_path / "other.xml"
+		reports[0].write_text(REPORT)
+		reports[1].write_text(REPORT.replace('"0.4"', '"9"').replace('"9"', '"12"'))
+		monkeypatch.setattr(slow_tests, "LIST", tmp_path / "slow.txt")
+		monkeypatch.setattr(sys, "argv", ["slow_tests", "--seconds=3", *map(str, reports)])
+		assert slow_tests.main() == 0
+		assert (tmp_path / "slow.txt").read_text() == "test_a.py::test_slow\ntest_b.py::TestClass::test_slow\n"
+		assert capsys.readouterr().out == "2 of 3 tests are slow, and take 97 % of the time\n"
+
+	@pytest.mark.parametrize("content", [None, "no report"])
+	def test_mistakes(self, content: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+		"""Without a report, the list stays as it is."""
+		report = tmp_path / "tests.xml"
+		if content:
+			report.write_text(content)
+		monkeypatch.setattr(slow_tests, "LIST", tmp_path / "slow.txt")
+		monkeypatch.setattr(sys, "argv", ["slow_tests", str(report)])
+		assert slow_tests.main() == 1
+		assert str(report) in capsys.readouterr().err
+		assert not (tmp_path / "slow.txt").exists()
+
+	def test_there_are_no_others(self) -> None:
+		"""Each test in the list is there: one with a new name would be run by each check again."""
+		assert len(SLOW) > 50
+		for name in SLOW:
+			file, *parts = name.split("::")
+			text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+			assert [x for x in parts if not re.search(rf"^\t*(class|def) {x}\b", text, re.M)] == [], name

@@ -30,15 +30,20 @@ def list_processes(runtime: pathlib.Path, is_nested: bool = False) -> Dict[int, 
 	wanted = b"\0" + VARIABLE + os.fsencode(runtime) + b"\0"
 	below = wanted[:-1] + b"/"
 	found = {}
-	for process in pathlib.Path("/proc").glob("[0-9]*"):
+	for name in filter(str.isdigit, os.listdir("/proc")):
 		try:
-			environ = b"\0" + (process / "environ").read_bytes()
+			environ = b"\0" + read_bytes("/proc/%s/environ" % name)
 			if wanted in environ or (is_nested and below in environ):
-				command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
-				found[int(process.name)] = command.decode(errors="replace")
+				command = read_bytes("/proc/%s/cmdline" % name).replace(b"\0", b" ")
+				found[int(name)] = command.decode(errors="replace")
 		except OSError:  # gone meanwhile, or not ours
 			continue
 	return found
+
+
+def read_bytes(path: str) -> bytes:
+	with open(path, "rb", buffering=0) as file:
+		return file.read()
 
 
 def wait_until_gone(runtime: pathlib.Path, seconds: float = 10, is_nested: bool = False) -> Dict[int, str]:
