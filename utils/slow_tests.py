@@ -50,7 +50,7 @@ def main() -> int:
 		epilog="example: slow_tests.py --seconds 3 build/tests.xml",
 	)
 	parser.add_argument("reports", type=pathlib.Path, nargs="+", help="what pytest has written with --junitxml")
-	parser.add_argument("--seconds", type=float, default=2.0, help="tests that take longer are slow (%(default)s)")
+	parser.add_argument("--seconds", type=float, default=1.75, help="tests that take longer are slow (%(default)s)")
 	args = parser.parse_args()
 	reports = []
 	for report in args.reports:
