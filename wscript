@@ -276,7 +276,7 @@ class Check:
 		fuzz = os.path.join(self.root, "engine", "fuzz")
 		wrapper = {"RUSTC_WORKSPACE_WRAPPER": os.path.join(fuzz, "instrument")}
 		cargo = self.bootstrap.find_cargo() or "cargo"
-		# with our other packages, crates have the features with which they are compiled already
+		# built with our other packages, crates have the same features as before, and are not compiled again
 		wanted = [*self.bootstrap.name_packages(cargo), "--package", "wafengine-fuzz"]
 		# if there is no [[bin]] for a file, cargo says so
 		for file in sorted(os.listdir(os.path.join(fuzz, "fuzz_targets"))):

@@ -5,11 +5,10 @@ They are compiled quickly, with all checks (``engine/check.toml``), and take all
 was built. They have a folder of their own beside the engine that people use: ``check`` in cargo's target folder.
 """
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import pathlib
+import runpy
 import subprocess
 from typing import Any, Dict, List, Mapping, Sequence
 
@@ -42,12 +41,7 @@ def name_packages(cargo: str) -> List[str]:
 
 	With one of them alone, crates would have fewer features, and be compiled again.
 	"""
-	loader = importlib.machinery.SourceFileLoader("bootstrap", str(ENGINE.parent / "waf"))
-	spec = importlib.util.spec_from_loader("bootstrap", loader)
-	assert spec
-	bootstrap = importlib.util.module_from_spec(spec)
-	loader.exec_module(bootstrap)
-	named: List[str] = bootstrap.name_packages(cargo)
+	named: List[str] = runpy.run_path(str(ENGINE.parent / "waf"))["name_packages"](cargo)
 	return named
 
 

@@ -98,7 +98,7 @@ def make_papers(folder: pathlib.Path) -> Papers:
 
 
 def name_buildgrid() -> List[str]:
-	"""The command `bgd`, by way of what starts it quickly if its Python is beside it."""
+	"""The command `bgd`. If its Python is beside it, a script of ours stands in for it, which is quicker."""
 	python = pathlib.Path(str(BUILDGRID)).with_name("python")
 	# -P: the folder of that script has modules of ours, and one is called like theirs
 	return [str(python), "-P", str(QUICKLY)] if python.exists() else [str(BUILDGRID)]

@@ -528,7 +528,7 @@ mod tests {
         for (round, word) in (1..).zip(words) {
             let mut faulty = server.peer();
             faulty.write_all(word).unwrap();
-            // one that is not ended by a signal of another test
+            // Unlike `read`, this goes on after a signal.
             let ended = faulty.read_to_end(&mut Vec::new());
             assert!(matches!(ended, Ok(0)) || ended.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset));
             drop(faulty);
