@@ -45,4 +45,4 @@ def test_mistakes(tmp_path: pathlib.Path) -> None:
 	done = subprocess.run(
 		[sys.executable, str(PROGRAM), "--projects=nonsense"], capture_output=True, encoding="utf-8", check=False
 	)
-	assert (done.returncode, done.stderr) == (2, "elsewhere: --projects: no nonsense: there are generated, leveldb\n")
+	assert (done.returncode, done.stderr) == (2, "elsewhere: --projects: no nonsense: there are generated, leveldb, waf\n")

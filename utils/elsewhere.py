@@ -26,19 +26,23 @@ from benchmark.sources import write_sources
 from benchmark.table import layout
 from clusters.course import Project, Round, laboratory, rounds
 from clusters.database import missing
+from clusters.wafproject import WafProject
+from clusters.wafproject import write as write_waf
 from genbench import Project as Generated
 from genbench import generate
 
 EXAMPLES = """\
 examples:
-  utils/elsewhere.py                                    both projects, two workers, 1 ms each way: some minutes
+  utils/elsewhere.py                                    all projects, two workers, 1 ms each way: some minutes
   utils/elsewhere.py --projects generated --size 10,50,15,5 --json out.json
   utils/elsewhere.py --projects leveldb --workers 4 --delay 20
 
 It needs root, BuildGrid with PostgreSQL (tests/cluster_support.py says what is missing), and the example `wire` of the
 engine. exit status: 0 all objects are right, 1 some are not, or something failed, 2 it could not begin
 """
-PROJECTS = ("generated", "leveldb")
+PROJECTS = ("generated", "leveldb", "waf")
+WAF_TABLES = 12  # headers that the generator of the project for Waf makes
+WAF_SOURCES = 60
 
 
 class Options(Parser):
@@ -68,6 +72,9 @@ def check(options: argparse.Namespace) -> None:
 
 def write_project(name: str, options: argparse.Namespace, folder: pathlib.Path) -> Project:
 	"""The sources of a project, in a folder of its own."""
+	if name == "waf":
+		write_waf(folder, WAF_TABLES, WAF_SOURCES)
+		return WafProject(name, folder, folder.with_name("python"))
 	if name == "generated":
 		numbers = [int(x) for x in options.size.split(",")]
 		generate(Generated(*numbers, weight=options.weight, flags="-O2"), str(folder))

@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 from typing import Any, Dict, FrozenSet, List, Optional, Type
@@ -15,6 +16,7 @@ from .mistake import Failed
 from .service import Engine, find_engine
 
 PROOF = 300  # seconds for what an engine does in idle times
+BACKLOG = 1024  # connections that wait to be accepted
 
 
 class CompilerCache:
@@ -272,6 +274,22 @@ class Sharing(Learning):
 		raise Failed("its shared headers were not proved in %d s: %s" % (PROOF, told))
 
 
+class Unanswered(Wafcc):
+	"""Ours, with a cluster that takes connections and never answers: what it costs to ask in vain."""
+
+	abilities = frozenset((BUILD,))
+
+	def __init__(self, folder: str, env: Dict[str, str]) -> None:
+		self.listener = socket.create_server((servers.LOOPBACK, 0), backlog=BACKLOG)
+		address = "grpc://%s:%d/none|execute" % self.listener.getsockname()
+		self.settings = {"WAFCC_REMOTE": address}
+		super().__init__(folder, env)
+
+	def stop(self) -> None:
+		super().stop()
+		self.listener.close()
+
+
 class Comparing(Wafcc):
 	"""Ours, which compares what the preprocessor leaves."""
 
@@ -325,4 +343,5 @@ CACHES = {
 	"wafcc-preambles": Learning,
 	"wafcc-shared": Sharing,
 	"wafcc-texts": Comparing,
+	"wafcc-unanswered": Unanswered,
 }

@@ -9,7 +9,7 @@ import pathlib
 import shlex
 import subprocess
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 import hunt
 from benchmark.environment import plain_environment
@@ -83,11 +83,24 @@ class Project:
 
 	def __init__(self, name: str, folder: pathlib.Path) -> None:
 		self.name, self.folder = name, folder
-		lines = (folder / "commands.txt").read_text(encoding="utf-8").splitlines()
-		self.commands = [shlex.split(line) for line in lines]
+		self.commands = self.read_commands()
 		for output in self.outputs():
 			(folder / output).parent.mkdir(parents=True, exist_ok=True)
 		self.grow_old()
+
+	def read_commands(self) -> List[List[str]]:
+		lines = (self.folder / "commands.txt").read_text(encoding="utf-8").splitlines()
+		return [shlex.split(line) for line in lines]
+
+	def compile(self, jobs: int, machine: Optional[Machine] = None) -> None:
+		"""Make all outputs on a machine, or plainly."""
+		with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+			run = self.run_plainly if machine is None else machine.run
+			list(pool.map(lambda command: run(command, self.folder), self.commands))
+
+	@staticmethod
+	def run_plainly(command: List[str], folder: pathlib.Path) -> None:
+		subprocess.run(command, cwd=folder, env=plain_environment(), check=True, timeout=PATIENCE)
 
 	def outputs(self) -> List[str]:
 		return [command[command.index("-o") + 1] for command in self.commands]
@@ -137,12 +150,7 @@ class Plain(NamedTuple):
 def compile_plainly(project: Project) -> Plain:
 	project.remove_outputs()
 	start = time.monotonic()
-
-	def run(command: List[str]) -> None:
-		subprocess.run(command, cwd=project.folder, env=plain_environment(), check=True, timeout=PATIENCE)
-
-	with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-		list(pool.map(run, project.commands))
+	project.compile(os.cpu_count() or 1)
 	return Plain(project.digests(), time.monotonic() - start)
 
 
@@ -169,8 +177,7 @@ def build(project: Project, name: str, machine: Machine, jobs: int, right: Plain
 	project.remove_outputs()
 	before, counted = traffic(machine.host), machine.counts()
 	start = time.monotonic()
-	with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-		list(pool.map(lambda command: machine.run(command, project.folder), project.commands))
+	project.compile(jobs, machine)
 	seconds = time.monotonic() - start
 	counts = machine.counts()
 	made = project.digests()
@@ -186,7 +193,7 @@ def build(project: Project, name: str, machine: Machine, jobs: int, right: Plain
 	return Round(
 		project.name,
 		name,
-		len(project.commands),
+		len(project.outputs()),
 		grown("hits"),
 		grown("remote", "executed"),
 		grown("remote", "not_executed"),

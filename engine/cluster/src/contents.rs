@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -39,6 +40,14 @@ struct Inner {
     limits: Limits,
     capabilities: OnceCell<Capabilities>,
     calls: Semaphore,
+    moved: Moved,
+}
+
+/// Bytes of contents that were sent and received, and that no one has asked for yet.
+#[derive(Default)]
+struct Moved {
+    sent: AtomicU64,
+    received: AtomicU64,
 }
 
 /// A content that is uploaded. A file is read when it is sent, and must still have its digest then.
@@ -71,7 +80,17 @@ impl Contents {
             limits,
             capabilities: OnceCell::new(),
             calls: Semaphore::new(AT_ONCE),
+            moved: Moved::default(),
         }))
+    }
+
+    /// How many bytes of contents were sent and received since this was last asked.
+    pub fn take_moved(&self) -> (u64, u64) {
+        let moved = &self.0.moved;
+        (
+            moved.sent.swap(0, Ordering::Relaxed),
+            moved.received.swap(0, Ordering::Relaxed),
+        )
     }
 
     /// What the cluster can do. It is asked when this is first needed.
@@ -141,7 +160,12 @@ impl Contents {
                 Ok(read.map(|bytes| (digest, bytes)).into_iter().collect())
             });
         }
-        join(calls, |some| found.extend(some)).await?;
+        let take = |some: Vec<(Digest, Bytes)>| {
+            let received = some.iter().map(|(digest, _)| digest.size).sum();
+            self.0.moved.received.fetch_add(received, Ordering::Relaxed);
+            found.extend(some);
+        };
+        join(calls, take).await?;
         Ok(found)
     }
 
@@ -212,7 +236,11 @@ impl Contents {
             let this = self.clone();
             calls.spawn(async move { streams::write(&this, &digest, source).await });
         }
-        join(calls, |some| written.add(some)).await?;
+        let take = |some: Written| {
+            self.0.moved.sent.fetch_add(some.bytes, Ordering::Relaxed);
+            written.add(some);
+        };
+        join(calls, take).await?;
         Ok(written)
     }
 

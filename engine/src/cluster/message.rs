@@ -86,6 +86,8 @@ pub enum Reply<'a> {
     Entry { id: u32, key: Digest, bytes: &'a [u8] },
     /// The last frame about one that has none.
     Why { id: u32, why: Failure, words: &'a [u8] },
+    /// How many bytes of contents went to the cluster, and came from it, since this was last said. It is about all commands.
+    Moved { id: u32, sent: u64, received: u64 },
 }
 
 fn put_count(out: &mut Bytes, count: usize) {
@@ -152,8 +154,9 @@ impl Request {
 
 impl Reply<'_> {
     pub fn id(&self) -> u32 {
-        let (Reply::Blob { id, .. } | Reply::Entry { id, .. } | Reply::Why { id, .. }) = self;
-        *id
+        match self {
+            Reply::Blob { id, .. } | Reply::Entry { id, .. } | Reply::Why { id, .. } | Reply::Moved { id, .. } => *id,
+        }
     }
 
     pub fn encode(&self, out: &mut Bytes) {
@@ -167,13 +170,17 @@ impl Reply<'_> {
                 out.push(why.number());
                 out.extend(*words);
             }),
+            Reply::Moved { id, sent, received } => put(out, 0x84, *id, |out| {
+                out.extend(sent.to_le_bytes());
+                out.extend(received.to_le_bytes());
+            }),
         }
     }
 
     pub fn decode(frame: &[u8]) -> Result<Reply<'_>> {
         let mut from = Reader(frame);
         let (kind, id) = (from.u8()?, from.u32()?);
-        Ok(match kind {
+        let reply = match kind {
             0x81 => Reply::Blob { id, bytes: from.rest() },
             0x82 => Reply::Entry {
                 id,
@@ -185,8 +192,15 @@ impl Reply<'_> {
                 why: from.one_of(&Failure::ALL, Failure::number, "an unknown failure")?,
                 words: from.rest(),
             },
+            0x84 => Reply::Moved {
+                id,
+                sent: from.u64()?,
+                received: from.u64()?,
+            },
             _ => return Err(Malformed("an unknown kind of reply")),
-        })
+        };
+        from.end()?;
+        Ok(reply)
     }
 }
 
@@ -259,6 +273,11 @@ mod tests {
                 why,
                 words: b"it failed",
             },
+            Reply::Moved {
+                id: 3,
+                sent: 1 << 40,
+                received: 0,
+            },
         ] {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);
@@ -275,6 +294,7 @@ mod tests {
             &[9, 0, 0, 0, 0],
             &[0x83, 0, 0, 0, 0, 77],
             &[0x82, 0, 0, 0, 0, 1],
+            &[0x84, 0, 0, 0, 0, 1],
         ] {
             assert!(
                 Request::decode(frame).is_err() && Reply::decode(frame).is_err(),

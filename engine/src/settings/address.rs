@@ -100,6 +100,8 @@ pub struct Execution {
     pub properties: Vec<(String, String)>,
     /// The lower, the sooner.
     pub priority: i32,
+    /// Workers need not be ours: commands take along what a worker needs to make entries.
+    pub any_worker: bool,
 }
 
 impl Execution {
@@ -368,6 +370,13 @@ impl Address {
                 let number = value.and_then(|value| value.parse().ok());
                 self.execution_mut().priority = number.ok_or("priority is a number; write priority=10")?;
             }
+            "workers" if self.scheme == Scheme::Grpc => {
+                self.execution_mut().any_worker = match value {
+                    Some("ours") => false,
+                    Some("any") => true,
+                    _ => return Err("workers is ours or any; write workers=any".to_owned()),
+                }
+            }
             "layout" if self.scheme == Scheme::Http => {
                 self.layout = match value {
                     Some("webdav") => Layout::WebDav,
@@ -384,7 +393,7 @@ impl Address {
                 let more = match self.scheme {
                     Scheme::Http => ", layout",
                     Scheme::S3 => ", endpoint, region, access-key, secret-key",
-                    Scheme::Grpc => ", cert, key, execute, property, priority",
+                    Scheme::Grpc => ", cert, key, execute, property, priority, workers",
                     Scheme::Room | Scheme::Redis => "",
                 };
                 return Err(format!("there is no attribute {other} here; there are {which}{more}"));
@@ -542,9 +551,12 @@ mod tests {
     fn commands_run_on_a_cluster_if_that_is_asked_for() {
         assert_eq!(one("grpc://h:1").execution, None);
         assert_eq!(one("grpc://h:1|execute").execution, Some(Execution::default()));
-        let text = "grpc://h:1|execute=40|property=OSFamily=linux|property=pool=a=b|priority=-3";
+        let text = "grpc://h:1|execute=40|property=OSFamily=linux|property=pool=a=b|priority=-3|workers=any";
         let execution = one(text).execution.unwrap();
-        assert_eq!((execution.jobs, execution.priority), (Some(40), -3));
+        assert_eq!(
+            (execution.jobs, execution.priority, execution.any_worker),
+            (Some(40), -3, true)
+        );
         let expected = [("OSFamily", "linux"), ("pool", "a=b")].map(|(name, value)| (name.into(), value.into()));
         assert_eq!(execution.properties, expected);
     }
@@ -580,6 +592,7 @@ mod tests {
             ("grpc://geheim@h:1|execute=many", "a number of commands"),
             ("grpc://geheim@h:1|execute|property=linux", "a name and a value"),
             ("grpc://geheim@h:1|execute|priority=", "priority is a number"),
+            ("grpc://geheim@h:1|workers=mine", "workers is ours or any"),
             ("s3://b|secret-key=geheim|region=", "region needs"),
             ("s3://b|secret-key=geheim|nonsense", "there is no attribute nonsense"),
         ] {

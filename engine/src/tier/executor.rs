@@ -16,6 +16,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use super::breaker::Breaker;
 use super::cluster::{patient, Program, EXECUTE};
+use super::counts::Counts;
 use super::distrusted;
 use super::heartbeat::Heartbeat;
 use super::Fault;
@@ -40,6 +41,7 @@ pub struct Cluster {
     state: Mutex<State>,
     /// What the writing thread is to send. It connects first, which may take a while.
     requests: Sender<Request>,
+    counts: Arc<Counts>,
 }
 
 struct State {
@@ -80,7 +82,7 @@ fn unmade(why: Failure, words: impl Into<String>) -> Unmade {
 
 impl Cluster {
     /// Where the commands of an address run, if it says so. The program is started for the first of them.
-    pub fn new(address: &Address) -> Result<Option<Arc<Cluster>>, String> {
+    pub fn new(address: &Address, counts: &Arc<Counts>) -> Result<Option<Arc<Cluster>>, String> {
         let Some(execution) = &address.execution else {
             return Ok(None);
         };
@@ -96,6 +98,7 @@ impl Cluster {
                 last: 0,
             }),
             requests,
+            counts: counts.clone(),
         });
         let mut writer = Writer {
             cluster: Arc::downgrade(&cluster),
@@ -133,8 +136,14 @@ impl Cluster {
     /// A frame has come.
     fn take(&self, reply: &Reply<'_>) -> Option<Call> {
         let id = reply.id();
+        if let Reply::Moved { sent, received, .. } = *reply {
+            self.counts.went_out(sent as usize);
+            self.counts.came_in(received as usize);
+            return None;
+        }
         let mut state = self.state();
         let result = match *reply {
+            Reply::Moved { .. } => return None,
             Reply::Blob { bytes, .. } => {
                 let waiting = state.waiting.get_mut(&id)?;
                 waiting.size += bytes.len();
@@ -427,7 +436,13 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn cluster(text: &str) -> Arc<Cluster> {
-        Cluster::new(&parse_all(text).unwrap()[0]).unwrap().unwrap()
+        Cluster::new(&parse_all(text).unwrap()[0], &uncounted())
+            .unwrap()
+            .unwrap()
+    }
+
+    fn uncounted() -> Arc<Counts> {
+        Arc::new(Counts::new(|_, _| ()))
     }
 
     /// Beside this test is no program `wafd-cluster`.
@@ -440,7 +455,7 @@ mod tests {
 
     #[test]
     fn an_address_says_whether_commands_run_there() {
-        let none = Cluster::new(&parse_all("grpc://localhost:1/none").unwrap()[0]).unwrap();
+        let none = Cluster::new(&parse_all("grpc://localhost:1/none").unwrap()[0], &uncounted()).unwrap();
         assert!(none.is_none());
         assert_eq!(cluster("grpc://localhost:1/jobs|execute=7").jobs(), 7);
         assert!(cluster("grpc://localhost:1/default|execute").jobs() >= 4);

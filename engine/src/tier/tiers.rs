@@ -72,7 +72,7 @@ impl Tiers {
                 Err(why) => log::error!("remote: {why}"),
             }
         }
-        let cluster = addresses.iter().find_map(open_cluster);
+        let cluster = addresses.iter().find_map(|address| open_cluster(address, counts));
         let tiers = Arc::new(Tiers {
             places,
             cluster,
@@ -186,8 +186,8 @@ impl Remote for Tiers {
     }
 }
 
-fn open_cluster(address: &Address) -> Option<Arc<Cluster>> {
-    Cluster::new(address).unwrap_or_else(|why| {
+fn open_cluster(address: &Address, counts: &Arc<Counts>) -> Option<Arc<Cluster>> {
+    Cluster::new(address, counts).unwrap_or_else(|why| {
         log::error!("remote: {why}");
         None
     })

@@ -271,7 +271,20 @@ impl Sandbox {
 
     /// The processes of this sandbox, with their command lines.
     pub fn processes(&self) -> Vec<(i32, String)> {
-        process::with_environment("WAFD_RUNTIME_DIR", self.runtime.as_os_str().as_bytes())
+        let folders = self.runtimes().into_iter();
+        folders
+            .flat_map(|folder| process::with_environment("WAFD_RUNTIME_DIR", folder.as_os_str().as_bytes()))
+            .collect()
+    }
+
+    /// The runtime folder, and those below it. An engine of another store has one there.
+    fn runtimes(&self) -> Vec<PathBuf> {
+        let inside = fs::read_dir(&self.runtime).into_iter().flatten().flatten();
+        let is_digest = |name: &OsStr| name.len() == 16 && name.as_bytes().iter().all(u8::is_ascii_hexdigit);
+        let folders = inside.filter(|entry| is_digest(&entry.file_name()));
+        std::iter::once(self.runtime.clone())
+            .chain(folders.map(|entry| entry.path()))
+            .collect()
     }
 
     #[track_caller]
@@ -315,7 +328,10 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        let _ = self.wafd(&["stop", "--now"]).stderr(Stdio::null()).status();
+        for folder in self.runtimes() {
+            let mut stop = self.wafd(&["stop", "--now"]);
+            let _ = stop.env("WAFD_RUNTIME_DIR", folder).stderr(Stdio::null()).status();
+        }
         let deadline = Instant::now() + DEADLINE;
         let mut left = self.processes();
         while !left.is_empty() && Instant::now() < deadline {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use log::LevelFilter;
 use wafcluster::bridge;
-use wafcluster::worker::{self, keeper};
+use wafcluster::executing::carried::WORD;
+use wafcluster::worker::{self, carried, keeper};
 use wafengine::files::logbook;
 
 fn main() -> ExitCode {
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         None => bridge::run(),
         Some(word) if word == "worker" => worker::run(args).into(),
         Some(word) if word == keeper::WORD => keeper::keep().into(),
+        Some(word) if word == WORD => carried::run().into(),
         Some(_) => {
             eprintln!("wafd-cluster: wafd starts it; see wafd worker --help");
             ExitCode::FAILURE

@@ -10,6 +10,7 @@ use wafengine::cluster::message::Execute;
 use wafengine::cluster::{ENTRY, FOLDER, PLACES, VERSION};
 use wafengine::settings::address::Execution;
 
+use super::carried;
 use super::files::Files;
 use super::root::{Root, Unsendable};
 use crate::contents::Source;
@@ -21,6 +22,8 @@ pub const KEY: &str = "key";
 pub const FACTS: &str = "entry";
 pub const WHY: &str = "why";
 pub const BLOBS: &str = "blobs";
+/// Why the worker can run no command at all. Only a command that is [`carried`] leaves it.
+pub const TROUBLE: &str = "trouble";
 
 /// An action, and all that the cluster must have to run it.
 pub struct Prepared {
@@ -45,9 +48,13 @@ pub fn prepare(execute: &Execute, execution: &Execution, files: &Files) -> Resul
         root.add_folder(path_of(folder))?;
     }
     root.add_folder(path_of(&execute.folder))?;
-    let built = root.build();
     let platform = platform(execution);
-    let (command, command_bytes) = Digest::of_message(&command(execute, platform.clone())?);
+    let mut command = command(execute, platform.clone())?;
+    if execution.any_worker {
+        command = carried::carry(&mut root, command, &carried::programs()?)?;
+    }
+    let built = root.build();
+    let (command, command_bytes) = Digest::of_message(&command);
     let action = Action {
         command_digest: Some(command.to_message()),
         input_root_digest: Some(built.digest.to_message()),

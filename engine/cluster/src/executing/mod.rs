@@ -1,10 +1,11 @@
 //! Runs commands of this machine's builds on a cluster.
 //!
 //! ```text
-//! engine ─► serve ─► action (root, files) ─► uploads ─► run ─► entry ─► engine
+//! engine ─► serve ─► action (root, files, carried) ─► uploads ─► run ─► entry ─► engine
 //! ```
 
 pub mod action;
+pub mod carried;
 pub mod files;
 pub mod root;
 pub mod run;
@@ -117,7 +118,9 @@ async fn answer(shared: &Arc<Shared>, execute: Execute, replies: &mpsc::Sender<V
         Ok(done) => done,
         Err(_) => Err(silent(time).into()),
     };
-    for frame in frames(id, &done) {
+    let (sent, received) = shared.contents.take_moved();
+    let moved = (sent + received > 0).then(|| framed(&Reply::Moved { id, sent, received }));
+    for frame in moved.into_iter().chain(frames(id, &done)) {
         // If the engine has gone, so has its interest.
         if replies.send(frame).await.is_err() {
             return;
@@ -236,14 +239,21 @@ mod tests {
         stream.write_all(&bytes).await.unwrap();
     }
 
-    async fn told(stream: &mut UnixStream) -> (u32, Failure, String) {
+    async fn frame(stream: &mut UnixStream) -> Vec<u8> {
         let mut size = [0; 4];
         stream.read_exact(&mut size).await.unwrap();
         let mut frame = vec![0; u32::from_le_bytes(size) as usize];
         stream.read_exact(&mut frame).await.unwrap();
-        match Reply::decode(&frame).unwrap() {
-            Reply::Why { id, why, words } => (id, why, String::from_utf8(words.to_vec()).unwrap()),
-            other => panic!("{other:?}"),
+        frame
+    }
+
+    async fn told(stream: &mut UnixStream) -> (u32, Failure, String) {
+        loop {
+            match Reply::decode(&frame(stream).await).unwrap() {
+                Reply::Why { id, why, words } => return (id, why, String::from_utf8(words.to_vec()).unwrap()),
+                Reply::Moved { .. } => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
 
@@ -252,6 +262,17 @@ mod tests {
         let (cluster, address) = Cluster::start().await;
         let mut stream = start(&cluster, &address).await;
         ask(&mut stream, Request::Execute(Box::new(some(7, 60_000)))).await;
+        let moved = frame(&mut stream).await;
+        let Reply::Moved {
+            id: 7,
+            sent,
+            received: 0,
+        } = Reply::decode(&moved).unwrap()
+        else {
+            panic!("{moved:?}");
+        };
+        let all: u64 = cluster.memory().blobs.values().map(|blob| blob.len() as u64).sum();
+        assert_eq!(sent, all);
         let words = format!("/usr/bin/cc -c /none/p {VERSION}");
         assert_eq!(told(&mut stream).await, (7, Failure::NoEntry, words));
     }

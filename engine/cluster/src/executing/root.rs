@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
+use bytes::Bytes;
+
 use super::files::{Files, Found};
 use crate::contents::Source;
 use crate::digests::Digest;
@@ -32,7 +34,7 @@ pub struct Root<'a> {
     places: &'a [PathBuf],
     seen: HashMap<PathBuf, Found>,
     top: Folder,
-    sources: HashMap<Digest, PathBuf>,
+    sources: HashMap<Digest, Source>,
 }
 
 /// The digest of an input root, and all that the cluster must have of it.
@@ -78,7 +80,7 @@ impl<'a> Root<'a> {
                 }
                 Found::File { digest, is_program } => {
                     self.leaf(&here, Leaf::File { digest, is_program })?;
-                    self.sources.insert(digest, here);
+                    self.sources.insert(digest, Source::File(here));
                     return Ok(());
                 }
                 Found::Link { target } => {
@@ -141,18 +143,64 @@ impl<'a> Root<'a> {
         Ok(())
     }
 
+    /// Moves all that is in it into a folder. Its links are taken out and returned: the path of each, and what is in it.
+    pub fn move_into(&mut self, folder: &str) -> Vec<(String, String)> {
+        let mut links = Vec::new();
+        let mut top = std::mem::take(&mut self.top);
+        take_links(&mut top, "", &mut links);
+        for name in folder.rsplit('/') {
+            let inner = std::mem::take(&mut top);
+            top.folders.insert(name.to_owned(), inner);
+        }
+        self.top = top;
+        links
+    }
+
+    /// Puts a program of this machine into its topmost folder.
+    pub fn add_program(&mut self, name: &str, path: PathBuf) -> Result<(), Unsendable> {
+        let Found::File { digest, .. } = self.look(&path) else {
+            return Err(Unsendable(format!("{} cannot be read", path.display())));
+        };
+        self.sources.insert(digest, Source::File(path));
+        let leaf = Leaf::File {
+            digest,
+            is_program: true,
+        };
+        self.top.leaves.insert(name.to_owned(), leaf);
+        Ok(())
+    }
+
+    /// Puts a file with this content into its topmost folder.
+    pub fn add_content(&mut self, name: &str, content: Bytes) {
+        let digest = Digest::of(&content);
+        self.sources.insert(digest, Source::Bytes(content));
+        let leaf = Leaf::File {
+            digest,
+            is_program: false,
+        };
+        self.top.leaves.insert(name.to_owned(), leaf);
+    }
+
     pub fn build(self) -> Built {
-        let mut blobs: HashMap<Digest, Source> = HashMap::new();
-        blobs.extend(
-            self.sources
-                .into_iter()
-                .map(|(digest, path)| (digest, Source::File(path))),
-        );
+        let mut blobs = self.sources;
         let digest = pack(&self.top, &mut blobs);
         Built {
             digest,
             blobs: blobs.into_iter().collect(),
         }
+    }
+}
+
+fn take_links(folder: &mut Folder, path: &str, links: &mut Vec<(String, String)>) {
+    folder.leaves.retain(|name, leaf| match leaf {
+        Leaf::File { .. } => true,
+        Leaf::Link { target } => {
+            links.push((format!("{path}/{name}"), std::mem::take(target)));
+            false
+        }
+    });
+    for (name, inner) in &mut folder.folders {
+        take_links(inner, &format!("{path}/{name}"), links);
     }
 }
 

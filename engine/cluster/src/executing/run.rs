@@ -12,7 +12,7 @@ use wafengine::bytes::digest::Digest as Key;
 use wafengine::cluster::message::{Failure, LARGEST_BLOB, MOST_BYTES};
 use wafengine::cluster::FOLDER;
 
-use super::action::{Prepared, BLOBS, FACTS, KEY, WHY};
+use super::action::{Prepared, BLOBS, FACTS, KEY, TROUBLE, WHY};
 use super::uploads::Uploads;
 use crate::connection::{fault, Connection, Fault};
 use crate::contents::Contents;
@@ -194,7 +194,7 @@ async fn collect(contents: &Contents, result: &ActionResult) -> Result<Option<Ma
     let garbled = || Problem(Failure::Failed, "its answer is none".to_owned());
     let mut inline: HashMap<&str, Bytes> = HashMap::new();
     let mut wanted: HashMap<&str, Digest> = HashMap::new();
-    for name in [KEY, FACTS, WHY] {
+    for name in [KEY, FACTS, WHY, TROUBLE] {
         let Some(file) = result.output_files.iter().find(|file| file.path == place(name)) else {
             continue;
         };
@@ -225,7 +225,12 @@ async fn collect(contents: &Contents, result: &ActionResult) -> Result<Option<Ma
         inline.insert(name, bytes.clone());
     }
     let (Some(key), Some(entry)) = (inline.get(KEY), inline.get(FACTS)) else {
-        return Err(Problem(Failure::NoEntry, reason(inline.get(WHY), result.exit_code)));
+        return Err(match (inline.get(WHY), inline.get(TROUBLE)) {
+            (Some(why), _) => Problem(Failure::NoEntry, line(why)),
+            // Another command fares no better there.
+            (None, Some(trouble)) => Problem(Failure::Failed, line(trouble)),
+            (None, None) => Problem(Failure::Failed, no_words(result.exit_code)),
+        });
     };
     let key = std::str::from_utf8(key)
         .ok()
@@ -253,16 +258,15 @@ async fn collect(contents: &Contents, result: &ActionResult) -> Result<Option<Ma
 }
 
 /// A worker's own words, as far as they are fit to be shown.
-fn reason(why: Option<&Bytes>, status: i32) -> String {
-    let text = why
-        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-        .unwrap_or_default();
+fn line(words: &Bytes) -> String {
+    let text = String::from_utf8_lossy(words);
     let line = text.lines().next().unwrap_or_default().trim();
-    let line: String = line.chars().filter(|c| !c.is_control()).take(LARGEST_WORDS).collect();
-    match line.is_empty() {
-        true => format!("its worker has made no entry; it ended with status {status}"),
-        false => line,
-    }
+    line.chars().filter(|c| !c.is_control()).take(LARGEST_WORDS).collect()
+}
+
+/// A worker that is ours says why.
+fn no_words(status: i32) -> String {
+    format!("its worker has made no entry, and is none of ours; the command ended with status {status}")
 }
 
 #[cfg(test)]
@@ -435,8 +439,19 @@ mod tests {
         lab.answers(move |_, _| Ok(response(told.clone())));
         let expected = Problem(Failure::NoEntry, "it failed[2J with status 1".to_owned());
         assert_eq!(lab.run().await, Err(expected));
+    }
+
+    /// Nothing else would be better with it.
+    #[tokio::test]
+    async fn a_worker_that_can_make_no_entry_is_a_fault() {
+        let lab = Lab::start().await;
         lab.answers(|_, _| Ok(response(ActionResult::default())));
-        assert!(matches!(lab.run().await, Err(Problem(Failure::NoEntry, words)) if words.contains("status 0")));
+        assert!(matches!(lab.run().await, Err(Problem(Failure::Failed, words)) if words.contains("status 0")));
+        let mut told = lab.result(&[]);
+        told.output_files.truncate(1);
+        told.output_files[0].path = format!("{FOLDER}/{TROUBLE}");
+        lab.answers(move |_, _| Ok(response(told.clone())));
+        assert!(matches!(lab.run().await, Err(Problem(Failure::Failed, _))));
     }
 
     #[tokio::test]

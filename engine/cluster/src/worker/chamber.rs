@@ -48,17 +48,24 @@ pub fn refuse(places: &[PathBuf]) -> Option<String> {
 /// of the first process.
 pub fn enter(setup: &Setup) -> Result<Option<libc::pid_t>, String> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let mut flags =
-        libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    if !user.is_root() {
-        flags |= libc::CLONE_NEWUSER;
-    }
+    let flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     // SAFETY: only a system call. This process has one thread.
-    if unsafe { libc::unshare(flags) } < 0 {
-        let error = io::Error::last_os_error();
-        return Err(format!("namespaces are not permitted: {error}"));
+    let unshare = |flags| match unsafe { libc::unshare(flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    let mut has_own_users = !user.is_root();
+    let mut entered = match has_own_users {
+        true => unshare(flags | libc::CLONE_NEWUSER),
+        false => unshare(flags),
+    };
+    // The root of a container may lack rights that a namespace of users gives. It has no users but us, though.
+    if entered.is_err() && !has_own_users && setup.user.is_none() {
+        has_own_users = true;
+        entered = unshare(flags | libc::CLONE_NEWUSER);
     }
-    if !user.is_root() {
+    entered.map_err(|error| format!("namespaces are not permitted: {error}"))?;
+    if has_own_users {
         let (user, group) = (user.as_raw(), group.as_raw());
         let write = |name: &str, text: String| {
             let path = Path::new("/proc/self").join(name);

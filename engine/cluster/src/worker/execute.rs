@@ -62,7 +62,7 @@ pub struct Done {
 
 /// An action failed before its command was run, or after it.
 #[derive(Debug)]
-enum Failed {
+pub enum Failed {
     /// The cluster lacks these.
     Missing(Vec<Digest>),
     /// The client is at fault.
@@ -99,13 +99,13 @@ impl From<Untaken> for Failed {
 }
 
 /// How a command is run.
-struct Plan {
+pub struct Plan {
     /// Where the slot sees the input root.
     base: PathBuf,
-    places: Vec<PathBuf>,
+    pub places: Vec<PathBuf>,
     /// For the slot's engine.
-    variables: Vec<(String, String)>,
-    order: Order,
+    pub variables: Vec<(String, String)>,
+    pub order: Order,
     wants_entry: bool,
 }
 
@@ -279,7 +279,7 @@ fn order(argv: Vec<String>, variables: Vec<(String, String)>, folder: PathBuf, t
 }
 
 /// A command of which the cache's entry is wanted.
-fn plan_for_entry(command: &Command, time: Duration) -> Result<Plan, Failed> {
+pub fn plan_for_entry(command: &Command, time: Duration) -> Result<Plan, Failed> {
     let places = variable(command, PLACES).unwrap_or_default().split(':');
     let places: Vec<PathBuf> = places.filter(|place| !place.is_empty()).map(PathBuf::from).collect();
     let places = tree::topmost(places);
@@ -430,7 +430,7 @@ struct Violation {
 }
 
 impl Failed {
-    fn status(self) -> Status {
+    pub fn status(self) -> Status {
         let (code, message) = match self {
             Failed::Missing(digests) => return missing(&digests),
             Failed::Invalid(why) => (Code::InvalidArgument, why),

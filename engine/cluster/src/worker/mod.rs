@@ -3,8 +3,11 @@
 //! ```text
 //! session, one for each slot ─► lease ─► execute ─► tree, store ─► slot: layout, keeper, chamber ─► outputs
 //! ```
+//!
+//! A worker that is none of ours may run `carried` instead, which has one slot for one command.
 
 pub mod bots;
+pub mod carried;
 mod chamber;
 mod execute;
 pub mod keeper;

@@ -177,14 +177,11 @@ impl Slot {
         let Some(keeper) = &mut self.keeper else {
             return Err("the slot is not prepared".to_owned());
         };
-        let time = Duration::from_millis(order.milliseconds) + GRACE;
-        let ended = match timeout(time, keeper.ask(order)).await {
-            Ok(Ok(ended)) => return Ok(ended),
-            Ok(Err(error)) => format!("the slot's keeper: {error}"),
-            Err(_) => "the slot's keeper does not answer".to_owned(),
-        };
-        self.end().await;
-        Err(ended)
+        let ended = keeper.run(order).await;
+        if ended.is_err() {
+            self.end().await;
+        }
+        ended
     }
 
     /// Ends all processes of the slot.
@@ -237,6 +234,16 @@ impl Keeper {
         }
     }
 
+    /// Runs a command, with some time beyond that of the command.
+    async fn run(&mut self, order: &Order) -> Result<Ended, String> {
+        let time = Duration::from_millis(order.milliseconds) + GRACE;
+        match timeout(time, self.ask(order)).await {
+            Ok(Ok(ended)) => Ok(ended),
+            Ok(Err(error)) => Err(format!("the slot's keeper: {error}")),
+            Err(_) => Err("the slot's keeper does not answer".to_owned()),
+        }
+    }
+
     async fn end(mut self) {
         // The first process of the slot sees that, and the kernel ends the others with it.
         drop(self.stream);
@@ -246,6 +253,14 @@ impl Keeper {
             let _ = timeout(END_TIME, self.child.wait()).await;
         }
     }
+}
+
+/// Runs one command in a slot of its own, whose inputs are there.
+pub async fn run_once(setup: Setup, order: &Order) -> Result<Ended, String> {
+    let mut keeper = Keeper::start(setup).await?;
+    let ended = keeper.run(order).await;
+    keeper.end().await;
+    ended
 }
 
 /// The places of a slot that has some already. If a command needs none of these, they are empty folders for it, and the slot
