@@ -56,8 +56,8 @@ def test_a_compile_runs_there(here: Machine, buildgrid: Cluster, place: pathlib.
 	here.write("inc/f.h", "#define F 7\n")
 	(here.folder / "way").symlink_to("inc")
 	(here.folder / "straight").symlink_to(here.folder / "inc")
-	text = '#warning hear this\n#include <stdio.h>\n#include "f.h"\n#include "inc/f.h"\nchar f[] = __FILE__;\nint n = F;\n'
-	here.write("x.c", text)
+	text = '#warning hear this\n#include <stdio.h>\n#include "f.h"\n#include "inc/f.h"\n'
+	here.write("x.c", text + "char f[] = __FILE__;\nint n = F;\n")
 	line = f"{cc} -g -Iway -I{here.folder}/straight -MD -c {here.folder}/x.c -o x.o"
 	with ForeignWorker(buildgrid, place).run() as worker, slots_taken(here):
 		said = here.same(line)
@@ -104,9 +104,7 @@ def test_a_worker_without_namespaces_is_left_alone(here: Machine, buildgrid: Clu
 	assert "namespaces are not permitted" in here.explain(here.folder / "a.o")
 
 
-def test_commands_for_our_own_workers_fail_on_others(
-	machine: Make, buildgrid: Cluster, place: pathlib.Path
-) -> None:
+def test_commands_for_our_own_workers_fail_on_others(machine: Make, buildgrid: Cluster, place: pathlib.Path) -> None:
 	"""Without `workers=any`, another worker runs the bare compiler, whose result is not used."""
 	here = machine(buildgrid.address + "|execute")
 	here.write("x.c", "int f;\n")

@@ -11,6 +11,7 @@ from conftest import ROOT, leave_out
 
 sys.path.insert(0, str(ROOT / "utils"))
 
+import scaling
 from clusters import scale
 from clusters.database import missing
 from clusters.scale import Row
@@ -170,15 +171,22 @@ def test_reach() -> None:
 
 
 def test_show(tmp_path: pathlib.Path) -> None:
-	"""The table has a line for each row, by their numbers of workers, and the picture both curves."""
+	"""The table has a line for each row, by their numbers of workers, and the pictures both curves."""
 	record = write(tmp_path / "record.json", [row(2), row(1)])
-	done = run("show", record, "--svg", tmp_path / "picture.svg")
+	done = run("show", record, "--svg", tmp_path / "picture.svg", "--overheads", tmp_path / "overheads.svg")
 	assert done.returncode == 0, done.stderr
 	lines = [line.split() for line in done.stdout.splitlines()]
 	assert lines[1][:5] == ["1", "0.9", "1.0", "91", "%"] and lines[2][:3] == ["2", "1.8", "2.0"]
 	assert lines[1][5:] == ["100.0", "100.0", "50.0", "20.0", "10.0", "5.0", "5.0"]
 	picture = (tmp_path / "picture.svg").read_text(encoding="utf-8")
 	assert picture.count("<polyline") == 4 and "ideal" in picture
+	overheads = (tmp_path / "overheads.svg").read_text(encoding="utf-8")
+	assert overheads.count("<polyline") == 4 and "for 90 %" in overheads
+
+
+def test_a_number_of_workers_that_was_measured_several_times_is_one_point() -> None:
+	several = [row(2)._replace(elapsed=elapsed) for elapsed in (10.0, 20.0, 40.0)]
+	assert scaling.rates(several)["measured"] == [(2, several[1].rate)]
 
 
 def test_simulate(tmp_path: pathlib.Path) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """
-Build real and generated code on a cluster of hosts on this machine, compare all objects with plain ones, and tell what
-went over the line.
+Build real code, generated code, and a project of Waf that generates headers, on a cluster of hosts on this machine.
+Compare all objects with plain ones, and tell what went over the line.
 
 BuildGrid, each worker and each client are in network namespaces of their own. A client builds a project when nothing is
 there, another one does after it, and the first one once more when the most used header, and then all sources were
@@ -41,8 +41,6 @@ It needs root, BuildGrid with PostgreSQL (tests/cluster_support.py says what is 
 engine. exit status: 0 all objects are right, 1 some are not, or something failed, 2 it could not begin
 """
 PROJECTS = ("generated", "leveldb", "waf")
-WAF_TABLES = 12  # headers that the generator of the project for Waf makes
-WAF_SOURCES = 60
 
 
 class Options(Parser):
@@ -51,7 +49,7 @@ class Options(Parser):
 	def __init__(self) -> None:
 		super().__init__(__doc__, EXAMPLES)
 		self.add_argument("--projects", type=names, metavar="A,B", help="of %s (default all)" % ", ".join(PROJECTS))
-		self.add_argument("--size", type=size, default="5,10,8,3", help="of the generated one, as genbench takes it")
+		self.add_argument("--size", type=size, default="5,10,8,3", help="of generated and waf, as genbench takes it")
 		self.add_argument("--weight", default="realistic", help="of the generated one (default realistic)")
 		self.add_argument("--workers", type=positive, default=2, metavar="N", help="hosts that work (default 2)")
 		self.add_argument("--slots", type=positive, default=1, metavar="N", help="commands at once on each (default 1)")
@@ -72,11 +70,12 @@ def check(options: argparse.Namespace) -> None:
 
 def write_project(name: str, options: argparse.Namespace, folder: pathlib.Path) -> Project:
 	"""The sources of a project, in a folder of its own."""
+	numbers = [int(x) for x in options.size.split(",")]
 	if name == "waf":
-		write_waf(folder, WAF_TABLES, WAF_SOURCES)
+		libs, classes = numbers[:2]
+		write_waf(folder, tables=classes, sources=libs * classes)
 		return WafProject(name, folder, folder.with_name("python"))
 	if name == "generated":
-		numbers = [int(x) for x in options.size.split(",")]
 		generate(Generated(*numbers, weight=options.weight, flags="-O2"), str(folder))
 	else:
 		packages = [x for x in find_packages(None, print, language="c++") if x.name == name]

@@ -7,10 +7,12 @@ workers fit beside each other. ``simulate`` takes what was measured, and goes on
 """
 
 import argparse
+import itertools
 import json
 import pathlib
+import statistics
 import sys
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from benchmark.arguments import counts, names, positive
 from benchmark.carry_out import carry_out
@@ -82,6 +84,9 @@ class Options(Parser):
 		three.add_argument(
 			"--processors", type=positive, metavar="N", help="of the server's host (default as measured)"
 		)
+		two.add_argument(
+			"--overheads", type=pathlib.Path, metavar="FILE", help="draw what a command takes beyond its own"
+		)
 		for parser in (two, three):
 			parser.add_argument("file", type=pathlib.Path, metavar="FILE", help="of measure --json")
 			parser.add_argument("--svg", type=pathlib.Path, metavar="FILE", help="draw it")
@@ -130,10 +135,22 @@ def read_record(path: pathlib.Path) -> Tuple[List[Row], Dict[str, Any]]:
 	return sorted(rows, key=lambda row: row.workers), record
 
 
-def measured_curves(rows: Sequence[Row]) -> Curves:
+def curve(rows: Sequence[Row], value: Callable[[Row], float]) -> List[Tuple[float, float]]:
+	"""The median of all rows with the same number of workers, for each such number."""
+	groups = itertools.groupby(rows, key=lambda row: row.workers)
+	return [(workers, statistics.median(map(value, some))) for workers, some in groups]
+
+
+def rates(rows: Sequence[Row]) -> Curves:
+	return {"ideal": curve(rows, lambda row: row.ideal), "measured": curve(rows, lambda row: row.rate)}
+
+
+def overheads(rows: Sequence[Row]) -> Curves:
+	"""Milliseconds of a command beyond its own."""
+	shares = {"in the middle": 0.5, "for 90 %": 0.9}
 	return {
-		"ideal": [(row.workers, row.ideal) for row in rows],
-		"measured": [(row.workers, row.rate) for row in rows],
+		name: curve(rows, lambda row, share=share: 1e3 * scale.quantile(row.overheads, share))  # type: ignore[misc]
+		for name, share in shares.items()
 	}
 
 
@@ -158,9 +175,12 @@ def show(options: argparse.Namespace) -> int:
 	rows, record = read_record(options.file)
 	print(table(rows))
 	print("%(processor)s, %(system)s, load before it %(load)s" % record["machine"])
+	heading = "Commands that sleep for %g s" % rows[0].seconds
 	if options.svg:
-		heading = "Commands that sleep for %g s" % rows[0].seconds
-		write_text(draw(heading, "workers", "commands per second", measured_curves(rows)), str(options.svg))
+		write_text(draw(heading, "workers", "commands per second", rates(rows)), str(options.svg))
+	if options.overheads:
+		text = draw(heading, "workers", "milliseconds beyond that", overheads(rows))
+		write_text(text, str(options.overheads))
 	return 0
 
 

@@ -1,9 +1,7 @@
 """A project of Waf whose headers are made while it is built, by a generator of its own."""
 
-import os
 import pathlib
 import shutil
-import subprocess
 import sys
 from typing import Any, List, Optional
 
@@ -57,8 +55,6 @@ SOURCE = """\
 #include "base.h"
 {includes}
 #include <algorithm>
-#include <iostream>
-#include <sstream>
 #include <vector>
 
 std::string print_{number}(int limit) {{
@@ -68,10 +64,10 @@ std::string print_{number}(int limit) {{
 			if (row.second + {number} < limit)
 				found.push_back(row.first);
 	std::sort(found.begin(), found.end());
-	std::ostringstream told;
+	std::string told;
 	for (const auto &each : found)
-		told << each << separator;
-	return told.str();
+		told += each + separator;
+	return told;
 }}
 """
 EACH = 3  # tables that a source includes

@@ -9,11 +9,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use wafengine::cluster::FOLDER;
+use wafengine::cluster::{ENTRY, FOLDER, VERSION};
 use wafengine::facts::status::Stamp;
 
 use super::chamber;
-use super::execute::plan_for_entry;
+use super::execute::{plan_for_entry, variable};
 use super::order::Setup;
 use super::outputs::plain;
 use super::slot::{self, relative};
@@ -43,7 +43,12 @@ fn run_here() -> Result<i32, String> {
     let here = std::env::current_dir().map_err(|error| format!("its folder: {error}"))?;
     let carried = read(Path::new(MESSAGE)).map_err(|error| format!("{MESSAGE}: {error}"))?;
     let links = carried.links.clone();
-    let plan = plan_for_entry(&carried.command(), TIME).map_err(|failed| failed.status().message)?;
+    let command = carried.command();
+    if variable(&command, ENTRY) != Some(VERSION) {
+        // They were replaced while an engine ran.
+        return Err("the programs of the client are of another version than its engine".to_owned());
+    }
+    let plan = plan_for_entry(&command, TIME).map_err(|failed| failed.status().message)?;
     let slot = here.join(SLOT);
     let root = slot.join("root");
     let work = root.join(relative(&plan.order.folder));
@@ -102,4 +107,23 @@ fn lay_out(root: &Path, folders: impl Iterator<Item = PathBuf>, links: &[(String
         symlink(target, place)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_folders_are_added_and_nothing_outside_of_the_tree() {
+        let root = std::env::temp_dir().join(format!("wafcluster-lay-out-{}", std::process::id()));
+        let link = |path: &str| vec![(path.to_owned(), "/target".to_owned())];
+        lay_out(&root, [root.join("home/u/p")].into_iter(), &link("/home/u/way/link")).unwrap();
+        assert!(root.join("home/u/p").is_dir());
+        assert_eq!(
+            fs::read_link(root.join("home/u/way/link")).unwrap(),
+            Path::new("/target")
+        );
+        assert!(lay_out(&root, std::iter::empty(), &link("/home/../../link")).is_err());
+        fs::remove_dir_all(&root).unwrap();
+    }
 }

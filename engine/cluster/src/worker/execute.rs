@@ -255,7 +255,7 @@ impl Executor {
     }
 }
 
-fn variable<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
+pub fn variable<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
     let mut all = command.environment_variables.iter();
     all.find(|variable| variable.name == name)
         .map(|variable| variable.value.as_str())
