@@ -32,7 +32,25 @@ from tier_support import Machine, Make
 pytestmark = needs_compiler
 OTHER = f"{shutil.which(CC)} -c y.c -o y.o"
 """For a compiler of another name, it is not known how long its runs take."""
+UNKNOWN = "its compiler is none of the system"
 AUDITED = "it was compiled here, too, to be compared"
+
+
+def move_gcc(to: pathlib.Path) -> pathlib.Path:
+	"""A gcc of one's own: it finds what is beside it. The folder of its headers and its compiler is returned."""
+
+	def ask(what: str) -> pathlib.Path:
+		asked = subprocess.run(["gcc", what], capture_output=True, encoding="utf-8", timeout=PATIENCE, check=True)
+		return pathlib.Path(asked.stdout.strip())
+
+	inside = ask("-print-file-name=include").resolve().parent
+	own = to / inside.relative_to("/usr")
+	for folder in (to / "bin", own):
+		folder.mkdir(parents=True)
+	shutil.copy(str(shutil.which("gcc")), to / "bin" / "gcc")
+	shutil.copy(ask("-print-prog-name=cc1"), own / "cc1")
+	shutil.copytree(inside / "include", own / "include")
+	return own
 
 
 def run_short_of_slots(machine: Machine, line: str) -> "subprocess.Popen[bytes]":
@@ -66,6 +84,18 @@ class TestRunsThere:
 		remote = here.remote()
 		assert (remote["executed"], remote["not_executed"]) == (1, {})
 		assert here.same(line).startswith("hit")
+
+	def test_a_compiler_in_a_folder_of_its_own_is_sent(self, here: Machine) -> None:
+		"""After its first run here, its programs and headers go with the commands."""
+		own = move_gcc(here.folder / "toolchain")
+		(own / "include" / "mine.h").write_text("enum { MINE = 3 };\n")
+		cc = here.folder / "toolchain" / "bin" / "gcc"
+		for name in ("x", "y"):
+			here.write(f"{name}.c", f"#include <stddef.h>\n#include <mine.h>\nsize_t {name} = MINE;\n{LONG}")
+		here.same(f"{cc} -c x.c -o x.o")
+		with slots_taken(here):
+			said = here.same(f"{cc} -c y.c -o y.o")
+		assert "compiled by" in said, said
 
 	def test_what_was_not_foreseen_is_sent_when_it_was_missed(self, here: Machine) -> None:
 		"""The name of a header that is only asked for is made by a macro, so that no scan finds it."""
@@ -209,8 +239,8 @@ class TestRunsHere:
 		finish(run_short_of_slots(here, LINE))
 		assert "there is no program wafd-cluster beside wafd" in here.explain(here.folder / "x.o")
 
-	def test_a_compile_of_a_compiler_of_ones_own_stays(self, impostor: Impostor) -> None:
-		"""A worker has the compilers of its system only."""
+	def test_a_compiler_of_ones_own_runs_here_first(self, impostor: Impostor) -> None:
+		"""A worker has the compilers of its system only. What else one needs is known after a run."""
 		here = impostor("pass")
 		here.write("x.c", "int f;\n")
 		own = here.folder / "own" / CC
@@ -218,7 +248,18 @@ class TestRunsHere:
 		shutil.copy(str(shutil.which(CC)), own)
 		process = run_short_of_slots(here, f"{own} -c x.c -o x.o")
 		process.communicate(timeout=PATIENCE)
-		assert here.remote()["not_executed"] == {"its compiler is none of the system": 1}
+		assert here.remote()["not_executed"] == {UNKNOWN: 1}
+		assert "known when it has run here once" in here.explain(here.folder / "x.o")
+
+	def test_a_compiler_that_is_a_script_runs_here(self, impostor: Impostor) -> None:
+		"""Its shell asks for limits of the machine, so that what a worker makes could not be used."""
+		here = impostor("pass")
+		here.write("tools/our-gcc", '#!/bin/sh\nexec gcc "$@"\n')
+		(here.folder / "tools" / "our-gcc").chmod(0o755)
+		here.write("x.c", "int f;\n")
+		finish(run_short_of_slots(here, "tools/our-gcc -c x.c -o x.o"))
+		assert here.remote()["not_executed"] == {UNKNOWN: 1}
+		assert "it is a script" in here.explain(here.folder / "x.o")
 
 
 DISTRUSTED = "left alone, since a result of it was not what the same command makes here"

@@ -11,6 +11,8 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -309,15 +311,22 @@ impl Cache {
         let (question, action) = (&away.question, &away.action);
         let mut file_view = FileView::begin();
         let (program, real) = self.find_program(question, &mut file_view).ok_or(NotAway::Program)?;
-        if ![&program, &real]
-            .into_iter()
-            .all(|path| foresee::is_program_of_system(path))
-        {
-            return Err(NotAway::Program.into());
-        }
         let named = self.names(question, &program, &real).ok_or(NotAway::NoSource)?;
         let folder = &question.folder;
         let mut search = Search::new(&self.scans);
+        if !is_of_system_alone(&program, &real) {
+            let stays = |words: &str| Stayed::because(NotAway::Program, words);
+            if is_script(&real) {
+                return Err(stays("it is a script, whose shell depends on limits of this machine"));
+            }
+            let own = self.toolchains.files(&real);
+            let own = own.ok_or_else(|| stays("what it needs is known when it has run here once"))?;
+            let programs = [&program, &real].map(|path| path.as_os_str().as_bytes());
+            programs
+                .into_iter()
+                .chain(own.iter().map(Vec::as_slice))
+                .for_each(|path| search.add(path));
+        }
         search.add_sources(folder, &named).map_err(NotAway::from)?;
         search.add(folder);
         let absolute = |path: &[u8]| match path.starts_with(b"/") {
@@ -377,6 +386,30 @@ impl Cache {
             links: links.into_iter().collect(),
             places,
         })
+    }
+
+    /// Remembers what the compiler of a command that has run here has read of itself, if a cluster might need that.
+    pub(super) fn note_toolchain(&self, ticket: &Ticket, facts: &[Fact]) {
+        let (question, knows) = (&ticket.question, &ticket.action.knows);
+        let has_cluster = || {
+            self.tiers(&question.wishes)
+                .is_some_and(|tiers| tiers.executor().is_some())
+        };
+        if knows.compiler.is_none() || !has_cluster() {
+            return;
+        }
+        let Some((program, real)) = self.find_program(question, &mut FileView::begin()) else {
+            return;
+        };
+        if is_of_system_alone(&program, &real) {
+            return;
+        }
+        let place = question.place(knows);
+        let mut paths = Vec::new();
+        for fact in facts {
+            note_needed(fact, &place, |path| paths.push(path), |_| ());
+        }
+        self.toolchains.note(&real, paths.into_iter());
     }
 
     fn judge_made(&self, away: &Away, made: Made, name: &str) -> Returned {
@@ -482,6 +515,17 @@ impl Cache {
         self.count(&Counter::NotAway(why));
         self.count(&Counter::NotAwayAt(address.to_owned(), why));
     }
+}
+
+/// Whether a worker has the compiler itself, and no link of ours leads to it.
+fn is_of_system_alone(program: &FilePath, real: &FilePath) -> bool {
+    [program, real].into_iter().all(foresee::is_program_of_system)
+}
+
+fn is_script(program: &FilePath) -> bool {
+    let mut mark = [0; 2];
+    let read = File::open(program).and_then(|mut file| file.read_exact(&mut mark));
+    read.is_ok() && mark == *b"#!"
 }
 
 /// Paths and variables on which a fact depends.

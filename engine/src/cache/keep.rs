@@ -171,6 +171,7 @@ impl Cache {
                     Some(failed) => self.note_talk(failed),
                     None => {}
                 }
+                self.note_toolchain(&ticket, &result.facts);
                 let shared = self.due_shared(&ticket, ended, is_silent);
                 let preamble = shared.or_else(|| self.due_preamble(&ticket, &result.facts, ended, is_silent));
                 let text = self.due_text(&ticket, ended, is_silent);

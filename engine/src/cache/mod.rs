@@ -44,6 +44,7 @@ pub mod story;
 pub mod tally;
 #[cfg(test)]
 mod test_support;
+mod toolchains;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -64,6 +65,7 @@ use remote::named::NamedStores;
 use remote::Remote;
 use store::Store;
 use tally::{Counter, Tally};
+use toolchains::Toolchains;
 
 use crate::facts::world::{self, World};
 use crate::observe::access::Bytes;
@@ -94,6 +96,8 @@ pub struct Cache {
     preambles: Table,
     /// What sources include.
     scans: foresee::Scans,
+    /// What compilers have read of themselves.
+    toolchains: Toolchains,
     /// Which sources begin alike.
     alike: Mutex<Alike>,
     /// Whether what the preprocessor leaves is compared.
@@ -139,6 +143,7 @@ impl Cache {
             folder,
             preambles,
             scans: foresee::Scans::default(),
+            toolchains: Toolchains::default(),
             alike: Mutex::default(),
             openings,
             store,
