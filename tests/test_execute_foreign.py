@@ -64,6 +64,7 @@ def test_a_compile_runs_there(here: Machine, buildgrid: Cluster, place: pathlib.
 		assert f"compiled by grpc://127.0.0.1:{buildgrid.port}/team" in said, (said, worker.seen)
 	remote = here.remote()
 	assert (remote["executed"], remote["not_executed"]) == (1, {})
+	assert remote["bytes_out"] > os.path.getsize(here.engine), "our programs were sent"
 	assert here.same(line).startswith("hit")
 
 
