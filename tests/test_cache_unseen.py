@@ -1,11 +1,14 @@
 """Results of programs that ran unobserved are not stored: those before and below a compiler, and misleading names."""
 
+import contextlib
+import ctypes
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import time
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, Iterator, Tuple
 
 import pytest
 from cache_support import PATIENCE
@@ -91,6 +94,58 @@ def test_the_time_of_a_script_that_is_called_like_a_compiler(sandbox: Facts) -> 
 		assert sandbox.run(LINE, True).status == 0
 		time.sleep(0.1)
 	assert (sandbox.hits(), set(sandbox.reasons())) == (0, {"reads the clock"})
+
+
+@contextlib.contextmanager
+def fewer_descriptors() -> Iterator[None]:
+	soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+	resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 7, hard))
+	try:
+		yield
+	finally:
+		resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def one_processor() -> Iterator[None]:
+	all_of_them = os.sched_getaffinity(0)
+	if len(all_of_them) < 2:
+		pytest.skip("needs two processors")
+	os.sched_setaffinity(0, {min(all_of_them)})
+	try:
+		yield
+	finally:
+		os.sched_setaffinity(0, all_of_them)
+
+
+@contextlib.contextmanager
+def older_machine() -> Iterator[None]:
+	"""As `linux32` and builds for another architecture do it."""
+	libc = ctypes.CDLL(None)
+	before = libc.personality(0xFFFFFFFF)
+	libc.personality(0x0008)
+	try:
+		yield
+	finally:
+		libc.personality(before)
+
+
+CIRCUMSTANCES = {
+	"ulimit -n": fewer_descriptors,
+	"nproc": one_processor,
+	"uname -m": older_machine,
+}
+
+
+@pytest.mark.parametrize("question", CIRCUMSTANCES)
+def test_the_circumstances_of_a_script_that_is_called_like_a_compiler(question: str, sandbox: Facts) -> None:
+	"""What its shell can ask about the process counts, as it is where the command is called."""
+	script(sandbox, '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$(%s)\\"" "$@"\n' % question)
+	sandbox.until_hit(LINE)
+	with CIRCUMSTANCES[question]():
+		assert sandbox.same(LINE).startswith("miss")
+		sandbox.until_hit(LINE)
+	assert sandbox.same(LINE).startswith("hit")
 
 
 def test_the_input_of_a_script_that_is_called_like_a_compiler(sandbox: Facts) -> None:

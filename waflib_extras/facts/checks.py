@@ -329,6 +329,9 @@ def find_circumstance(name: bytes) -> bytes:
 					return f.read()
 			if name == b"=processor":
 				return find_processor()
+			if name == b"=personality":
+				with open("/proc/self/personality", "rb") as f:
+					return f.read()
 			wanted = STATUS_LINES[name]
 			with open("/proc/self/status", encoding="utf-8", errors="surrogateescape") as f:
 				lines = [line for line in f if line.partition(":")[0] in wanted]

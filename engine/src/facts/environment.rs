@@ -82,12 +82,13 @@ pub const IN_DOUBT: &[u8] = b"in doubt";
 pub const REFUTED: &[u8] = b"refuted";
 
 /// The values that circumstances have. They are asked for nothing else, since that takes time.
-const OF_PROCESS: [&[u8]; 7] = [
+const OF_PROCESS: [&[u8]; 8] = [
     b"=umask",
     b"=limits",
     CLIENT_LIMITS.as_bytes(),
     b"=processors",
     b"=signals",
+    b"=personality",
     b"=host",
     b"=user",
 ];

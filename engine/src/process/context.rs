@@ -176,6 +176,8 @@ impl Context {
             ("=limits", self.limits()),
             ("=processors", format!("{:?}", self.processors)),
             ("=signals", format!("{:x} {:x}", self.ignored, self.blocked)),
+            // Among others, it decides what `uname -m` says.
+            ("=personality", format!("{:x}", self.personality)),
         ]
     }
 

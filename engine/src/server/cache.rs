@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use log::warn;
@@ -139,15 +139,10 @@ impl Server {
             // What it prints can be stored, and what it may ask about its process is known.
             compiles_by_facts: order.has_context && order.execute.stdio[1..].iter().all(|to| *to == Stdio::Pipe),
             input,
-            circumstances: Circumstances::new(move || {
-                let mut told = circumstances(&context);
-                let limits = match unknown {
-                    Some(pid) => context_of(pid).map(|found| found.limits()),
-                    None => Some(context.limits()),
-                };
-                told.extend(limits.map(|limits| (CLIENT_LIMITS, limits)));
-                told
-            }),
+            circumstances: match unknown {
+                Some(pid) => circumstances_of(pid),
+                None => Circumstances::new(move || circumstances(&context)),
+            },
             outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),
             arrived: order.arrived,
             wishes,
@@ -217,6 +212,14 @@ fn context_of(pid: u32) -> Option<Context> {
     Reader::new(pid).and_then(|reader| reader.read()).ok()
 }
 
+/// The circumstances of a client, as they are when they are first needed, while it waits. What is run again later has the
+/// same. If the client is gone, nothing is told, and so nothing can be taken for the same.
+fn circumstances_of(pid: u32) -> Circumstances {
+    let told = OnceLock::new();
+    let tell = move || context_of(pid).map(|found| circumstances(&found)).unwrap_or_default();
+    Circumstances::new(move || told.get_or_init(&tell).clone())
+}
+
 /// What a program can learn about its host without any access that is recorded.
 fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
     let host = rustix::system::uname();
@@ -225,5 +228,6 @@ fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
     let user = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
     let mut told = context.tell();
     told.extend([("=host", host.join(" ")), ("=user", format!("{} {}", user[0], user[1]))]);
+    told.push((CLIENT_LIMITS, context.limits()));
     told
 }
