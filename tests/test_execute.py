@@ -32,7 +32,7 @@ from tier_support import Machine, Make
 pytestmark = needs_compiler
 OTHER = f"{shutil.which(CC)} -c y.c -o y.o"
 """For a compiler of another name, it is not known how long its runs take."""
-UNKNOWN = "its compiler is none of the system"
+OWN_COMPILER = "its compiler is none of the system"
 AUDITED = "it was compiled here, too, to be compared"
 
 
@@ -248,7 +248,7 @@ class TestRunsHere:
 		shutil.copy(str(shutil.which(CC)), own)
 		process = run_short_of_slots(here, f"{own} -c x.c -o x.o")
 		process.communicate(timeout=PATIENCE)
-		assert here.remote()["not_executed"] == {UNKNOWN: 1}
+		assert here.remote()["not_executed"] == {OWN_COMPILER: 1}
 		assert "known when it has run here once" in here.explain(here.folder / "x.o")
 
 	def test_a_compiler_that_is_a_script_runs_here(self, impostor: Impostor) -> None:
@@ -258,7 +258,7 @@ class TestRunsHere:
 		(here.folder / "tools" / "our-gcc").chmod(0o755)
 		here.write("x.c", "int f;\n")
 		finish(run_short_of_slots(here, "tools/our-gcc -c x.c -o x.o"))
-		assert here.remote()["not_executed"] == {UNKNOWN: 1}
+		assert here.remote()["not_executed"] == {OWN_COMPILER: 1}
 		assert "it is a script" in here.explain(here.folder / "x.o")
 
 

@@ -16,7 +16,7 @@ from foreign_worker import ForeignWorker
 from tier_support import Machine, Make
 
 pytestmark = [needs_compiler, needs_root]  # root, so that the worker may run commands as another user
-NOBODY = 65534
+OTHER_USER = 65534  # one without rights
 WITHOUT_RIGHTS = (
 	"unshare",
 	"--user",
@@ -48,7 +48,7 @@ def reasons(machine: Machine) -> dict:
 	return dict(machine.remote()["not_executed"])
 
 
-@pytest.mark.parametrize("user", [0, NOBODY])
+@pytest.mark.parametrize("user", [0, OTHER_USER])
 @pytest.mark.parametrize("cc", COMPILERS)
 def test_a_compile_runs_there(here: Machine, buildgrid: Cluster, place: pathlib.Path, cc: str, user: int) -> None:
 	"""The command sees its files where they are here, with links and headers of the system; its object is the same."""

@@ -11,8 +11,6 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -41,6 +39,7 @@ use crate::facts::path::{lexically_normal, Place};
 use crate::facts::world::View;
 use crate::files::checkout;
 use crate::observe::access::Bytes;
+use crate::observe::trace::program::interpreters;
 use crate::trust::signature::Sealed;
 
 /// A command whose last run took less processor time, in microseconds, stays here: to ask a cluster would take as long.
@@ -316,7 +315,7 @@ impl Cache {
         let mut search = Search::new(&self.scans);
         if !is_of_system_alone(&program, &real) {
             let stays = |words: &str| Stayed::because(NotAway::Program, words);
-            if is_script(&real) {
+            if !interpreters(&real).is_empty() {
                 return Err(stays("it is a script, whose shell depends on limits of this machine"));
             }
             let own = self.toolchains.files(&real);
@@ -520,12 +519,6 @@ impl Cache {
 /// Whether a worker has the compiler itself, and no link of ours leads to it.
 fn is_of_system_alone(program: &FilePath, real: &FilePath) -> bool {
     [program, real].into_iter().all(foresee::is_program_of_system)
-}
-
-fn is_script(program: &FilePath) -> bool {
-    let mut mark = [0; 2];
-    let read = File::open(program).and_then(|mut file| file.read_exact(&mut mark));
-    read.is_ok() && mark == *b"#!"
 }
 
 /// Paths and variables on which a fact depends.

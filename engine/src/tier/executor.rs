@@ -136,14 +136,14 @@ impl Cluster {
     /// A frame has come.
     fn take(&self, reply: &Reply<'_>) -> Option<Call> {
         let id = reply.id();
-        if let Reply::Moved { sent, received, .. } = *reply {
-            self.counts.went_out(sent as usize);
-            self.counts.came_in(received as usize);
-            return None;
-        }
         let mut state = self.state();
         let result = match *reply {
-            Reply::Moved { .. } => return None,
+            Reply::Moved { sent, received, .. } => {
+                drop(state);
+                self.counts.went_out(sent as usize);
+                self.counts.came_in(received as usize);
+                return None;
+            }
             Reply::Blob { bytes, .. } => {
                 let waiting = state.waiting.get_mut(&id)?;
                 waiting.size += bytes.len();

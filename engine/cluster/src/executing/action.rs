@@ -51,7 +51,8 @@ pub fn prepare(execute: &Execute, execution: &Execution, files: &Files) -> Resul
     let platform = platform(execution);
     let mut command = command(execute, platform.clone())?;
     if execution.any_worker {
-        command = carried::carry(&mut root, command, &carried::programs()?)?;
+        let programs = carried::programs().map_err(Unsendable)?;
+        command = carried::carry(&mut root, command, &programs)?;
     }
     let built = root.build();
     let (command, command_bytes) = Digest::of_message(&command);

@@ -59,11 +59,12 @@ impl Carried {
 }
 
 /// The folder of our programs.
-pub fn programs() -> Result<PathBuf, Unsendable> {
-    let own = std::env::current_exe().ok();
-    let folder = own.as_deref().and_then(Path::parent);
-    let lost = || Unsendable("wafd-cluster does not know where it is".to_owned());
-    folder.map(Path::to_owned).ok_or_else(lost)
+pub fn programs() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().and_then(|path| path.canonicalize());
+    let own = own.map_err(|error| format!("find its own program: {error}"))?;
+    own.parent()
+        .map(Path::to_owned)
+        .ok_or_else(|| "its own program is in no folder".to_owned())
 }
 
 /// The command that any worker can run instead of this one. The root is changed to suit it.

@@ -59,7 +59,7 @@ pub fn enter(setup: &Setup) -> Result<Option<libc::pid_t>, String> {
         true => unshare(flags | libc::CLONE_NEWUSER),
         false => unshare(flags),
     };
-    // The root of a container may lack rights that a namespace of users gives. It has no users but us, though.
+    // The root of a container may lack rights that a namespace of users gives. In that, it can run commands as itself only.
     if entered.is_err() && !has_own_users && setup.user.is_none() {
         has_own_users = true;
         entered = unshare(flags | libc::CLONE_NEWUSER);

@@ -36,6 +36,7 @@ use wafengine::worker::Options;
 
 use crate::connection::Connection;
 use crate::contents::Contents;
+use crate::executing::carried::programs;
 use execute::Executor;
 use session::{Session, Stage};
 use slot::{Ground, Slot};
@@ -225,15 +226,6 @@ fn take(folder: &Path) -> Result<(PathBuf, File), String> {
             folder.display()
         )),
     }
-}
-
-/// The folder of `wafd` and `wafcc`.
-fn programs() -> Result<PathBuf, String> {
-    let own = std::env::current_exe().and_then(|path| path.canonicalize());
-    let own = own.map_err(|error| format!("find its own program: {error}"))?;
-    own.parent()
-        .map(Path::to_owned)
-        .ok_or_else(|| "its own program is in no folder".to_owned())
 }
 
 fn machine() -> String {
