@@ -70,8 +70,7 @@ const LIBRARIES: [(&str, &str); 7] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed=park");
-    println!("cargo::rerun-if-changed=front");
+    ["park", "front"].into_iter().for_each(watch);
     println!("cargo::rustc-check-cfg=cfg(wafcc_front)");
     println!("cargo::rerun-if-changed=build.rs");
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
@@ -94,6 +93,14 @@ fn main() {
         status.is_ok_and(|status| status.success()),
         "libwafpark.so could not be built: {command:?}"
     );
+}
+
+/// Has cargo run this again when a file of the folder changes. The folder itself has another time in each copy of the tree.
+fn watch(folder: &str) {
+    for entry in std::fs::read_dir(folder).expect("cargo starts this in the package's folder") {
+        let path = entry.expect("a folder of sources can be read").path();
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
 }
 
 /// Our system calls may be made by a call of a function of libc's (`park/system.h`), which writes below the stack pointer.

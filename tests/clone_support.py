@@ -10,16 +10,28 @@ import sys
 from typing import Dict, List
 
 import pytest
+from benchmark.package import find_cargo
 from conftest import ROOT, Completed
-from programs import target_folder
+from programs import find_lint, target_folder
 
 
 def copy_tree(folder: pathlib.Path) -> pathlib.Path:
-	"""The tree like a fresh clone, without built files."""
+	"""
+	The tree like a fresh clone, without built files.
+
+	Its files keep their times: cargo takes them for those of which the tree's test programs were made.
+	"""
 	made = shutil.ignore_patterns("build", "target", ".git", "__pycache__", "*.egg-info", ".lock-waf*", ".*_cache")
-	# with the present times, as git does it: cargo compares them, and the clones of a file share a target folder
-	shutil.copytree(ROOT, folder, ignore=made, copy_function=shutil.copy)
+	shutil.copytree(ROOT, folder, ignore=made)
+	build_quickly(folder)
 	return folder
+
+
+def build_quickly(tree: pathlib.Path) -> None:
+	"""Have cargo build what is in a folder with the settings of the test programs. It reads files in folders above, too."""
+	settings = tree.parent / ".cargo" / "config.toml"
+	settings.parent.mkdir(exist_ok=True)
+	shutil.copy(ROOT / "engine" / "check.toml", settings)
 
 
 def run(command: List[str], environ: Dict[str, str], cwd: pathlib.Path, status: int = 0) -> "Completed[str]":
@@ -30,47 +42,49 @@ def run(command: List[str], environ: Dict[str, str], cwd: pathlib.Path, status: 
 	return done
 
 
-QUICKLY = """\
-#!/bin/sh
-exec "$@" -Copt-level=0 -Cdebuginfo=0
-"""
+FOLDERS = ("build", "deps", ".fingerprint")  # where cargo has what it compiled
+OWN = "(lib)?(wafengine|wafcluster|wafd|wafcc|waf|wafd_cluster)-"
 
 
 def share_crates(target: pathlib.Path) -> None:
-	"""Copy the compiled crates of the tree into a target folder of cargo, so that only our own crates are compiled."""
-	built = target_folder() / "release"
-	for folder in ("build", "deps", ".fingerprint"):
-		for path in (built / folder).glob("*"):
-			copy = target / "release" / folder / path.name
-			if not re.match("(lib)?(wafengine|wafd|wafcc|wafcluster|wafd_cluster)-", path.name) and not copy.exists():
-				copy.parent.mkdir(parents=True, exist_ok=True)
-				subprocess.run(["cp", "-al", str(path), str(copy)], check=True)
+	"""Give a target folder of cargo the crates that were compiled for the tree, but none of our own."""
+	copy_compiled(target, False, "-al", "--no-clobber")
+
+
+def share_programs(target: pathlib.Path) -> None:
+	"""Give it also what was compiled of our own for tests. It is copied, since cargo writes into such files."""
+	share_crates(target)
+	copy_compiled(target, True, "-a", "--update", "--remove-destination")
+
+
+def copy_compiled(target: pathlib.Path, own: bool, *options: str) -> None:
+	for folder in FOLDERS:
+		built = (target_folder() / "release" / folder).glob("*")
+		wanted = [str(path) for path in built if bool(re.match(OWN, path.name)) == own]
+		place = target / "release" / folder
+		place.mkdir(parents=True, exist_ok=True)
+		if wanted:
+			subprocess.run(["cp", *options, "-t", str(place), *wanted], check=True)
 
 
 @pytest.fixture(scope="module")
 def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
 	"""
-	An environment in which the engine is built quickly: not optimized, and with the crates of the tree's own.
+	An environment in which a clone is built as the tree's test programs were. What has not changed is not compiled again.
 
 	Each file of tests has a target folder of its own. Cargo compares times, so it would take a source that was edited
 	in one clone for compiled if another one was built after that.
 	"""
 	target = ROOT / "build" / "clone-target" / request.module.__name__
 	target.mkdir(parents=True, exist_ok=True)
-	compiler = target / "quickly"
 	with open(target / "shared", "w") as lock:
 		fcntl.flock(lock, fcntl.LOCK_EX)
-		share_crates(target)
-		if not compiler.exists():
-			compiler.write_text(QUICKLY)
-			compiler.chmod(0o755)
+		share_programs(target)
 	changes = {
 		"CARGO_TARGET_DIR": str(target),
-		"RUSTC_WORKSPACE_WRAPPER": str(compiler),
-		"CARGO_INCREMENTAL": "1",  # some tests change a source and build again
 		"WAFD_RUNTIME_DIR": str(tmp_path_factory.mktemp("runtime")),
 	}
-	return {**os.environ, **changes}
+	return {**os.environ, **find_lint(find_cargo() or "cargo", os.environ), **changes}
 
 
 @pytest.fixture(scope="module")

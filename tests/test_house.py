@@ -80,14 +80,14 @@ class TestBootstrap:
 
 	def test_changed_engine(self, clone, environ):
 		"""A change of the engine's sources is built at the next start, and only then."""
-		with open(clone / "engine" / "src" / "lib.rs", "a") as source:
+		with open(clone / "engine" / "src" / "bin" / "waf.rs", "a") as source:
 			source.write("\n// changed\n")
 		assert "waf: building the engine" in self.start(clone, environ, "--version", cwd=clone).stderr
 		assert self.start(clone, environ, "--version", cwd=clone).stderr == ""
 
 	def test_broken_engine(self, clone, environ):
 		"""Sources that do not compile give the compiler's words and the name of the log, and no Waf runs."""
-		source = clone / "engine" / "src" / "lib.rs"
+		source = clone / "engine" / "src" / "bin" / "waf.rs"
 		good, before = source.read_text(), source.stat()
 		source.write_text(good + "\nthis is no Rust\n")
 		done = self.start(clone, environ, "--version", cwd=clone, status=1)

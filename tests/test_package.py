@@ -13,7 +13,7 @@ import zipfile
 from typing import Callable, Dict, List
 
 import pytest
-from clone_support import copy_tree, run, share_crates
+from clone_support import build_quickly, copy_tree, run, share_crates
 from conftest import ROOT
 
 import waflib_extras
@@ -200,7 +200,8 @@ def packages(
 	find("dh", "debhelper")
 	find("dh_python3", "dh-python")
 	copy = tmp_path_factory.mktemp("packages") / "tree"
-	shutil.copytree(tree, copy, ignore=shutil.ignore_patterns("vendor", ".cargo"), copy_function=shutil.copy)
+	shutil.copytree(tree, copy, ignore=shutil.ignore_patterns("vendor", ".cargo"))
+	build_quickly(copy)
 	alone = {**environ, "DPKG_DEB_COMPRESSOR_TYPE": "gzip"}  # xz takes long for programs that are not optimized
 	run([*without_network(), "dpkg-buildpackage", "-b", "-us", "-uc", "-d"], alone, copy)
 	return sorted(x for x in copy.parent.glob("*.deb") if "-dbgsym" not in x.name)
