@@ -59,6 +59,15 @@ class ReadyPython:
 		self, argv: List[str], cwd: pathlib.Path, environ: Dict[str, str], timeout: float
 	) -> "Optional[subprocess.CompletedProcess[str]]":
 		"""Run a script as ``subprocess.run`` would; nothing if it needs a process of its own."""
+		done = self.run_for_bytes(argv, cwd, environ, timeout)
+		if done is None:
+			return None
+		return subprocess.CompletedProcess(argv, done.returncode, decode(done.stdout), decode(done.stderr))
+
+	def run_for_bytes(
+		self, argv: List[str], cwd: pathlib.Path, environ: Dict[str, str], timeout: float
+	) -> "Optional[subprocess.CompletedProcess[bytes]]":
+		"""The same with what it says as it is."""
 		if not self.is_allowed or not self.lock.acquire(blocking=False):
 			return None
 		try:
@@ -99,7 +108,7 @@ def select(environ: Mapping[str, str]) -> Dict[str, str]:
 	return {name: value for name, value in environ.items() if AT_START.match(name)}
 
 
-def fork(channel: socket.socket, job: Job, timeout: float) -> "subprocess.CompletedProcess[str]":
+def fork(channel: socket.socket, job: Job, timeout: float) -> "subprocess.CompletedProcess[bytes]":
 	"""Have a script run in a fork; what it has said, and how it has ended."""
 	pipes = [os.pipe(), os.pipe()]
 	try:
@@ -119,7 +128,7 @@ def fork(channel: socket.socket, job: Job, timeout: float) -> "subprocess.Comple
 	return subprocess.CompletedProcess(job.argv, status, *texts)
 
 
-def read_all(fds: List[int], deadline: float) -> Optional[List[str]]:
+def read_all(fds: List[int], deadline: float) -> Optional[List[bytes]]:
 	"""Read these descriptors until they end, and close them; nothing if that is too late."""
 	texts: Dict[int, List[bytes]] = {fd: [] for fd in fds}
 	try:
@@ -138,7 +147,7 @@ def read_all(fds: List[int], deadline: float) -> Optional[List[str]]:
 	finally:
 		for fd in fds:
 			os.close(fd)
-	return [decode(b"".join(texts[fd])) for fd in fds]
+	return [b"".join(texts[fd]) for fd in fds]
 
 
 def decode(said: bytes) -> str:

@@ -7,14 +7,17 @@ exception with its reason.
 import pathlib
 import platform
 import shutil
-from typing import Any, List
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 import pytest
 from conformance import projects, twins
 from conformance.projects import OUTSIDE, PARTS, PROJECTS, Project
 from conformance.workbench import Pair, Workbench
 from conftest import leave_out
+from ready_python import ReadyPython
 
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java's tools end before it would pay to optimize them. On both sides they print that this is set."""
 PYPY = platform.python_implementation() == "PyPy"
 
 
@@ -22,6 +25,30 @@ PYPY = platform.python_implementation() == "PyPy"
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 	"""The folder for compiled modules of all Wafs in this file, since the folders of the sources are not ours."""
 	return tmp_path_factory.mktemp("bytecode")
+
+
+class ReadyWafs:
+	"""Runs Waf in forks of Pythons that have started already: one for stock Waf, and one with our tools in its path."""
+
+	def __init__(self) -> None:
+		self.pythons: Dict[str, ReadyPython] = {}
+
+	def run(self, command: Sequence[str], cwd: pathlib.Path, env: Mapping[str, str], timeout: float) -> twins.Run:
+		script = shutil.which(command[0], path=env["PATH"])
+		assert script
+		python = self.pythons.setdefault(env["PYTHONPATH"], ReadyPython())
+		done = python.run_for_bytes([script, *command[1:]], cwd, dict(env), timeout)
+		assert done, "it has read other variables at its start"
+		return twins.Run(tuple(command), done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="session")
+def ready_wafs() -> Iterator[ReadyWafs]:
+	"""The processes in whose forks this file runs Waf."""
+	ready = ReadyWafs()
+	yield ready
+	for python in ready.pythons.values():
+		python.end()
 
 
 @pytest.fixture
@@ -32,38 +59,47 @@ def folder(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypat
 
 
 @pytest.fixture
-def workbench(waf_sources: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path) -> Workbench:
+def workbench(
+	waf_sources: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path, ready_wafs: ReadyWafs
+) -> Workbench:
 	"""Builds Waf's own projects with Waf 2.1."""
-	return Workbench(waf_sources, waf_sources, folder, bytecode)
+	made = Workbench(waf_sources, waf_sources, folder, bytecode, run=ready_wafs.run)
+	made.env["JAVA_TOOL_OPTIONS"] = JAVA
+	return made
 
 
 @pytest.fixture
 def workbench20(
-	waf_sources: pathlib.Path, waf20: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path
+	waf_sources: pathlib.Path,
+	waf20: pathlib.Path,
+	folder: pathlib.Path,
+	bytecode: pathlib.Path,
+	ready_wafs: ReadyWafs,
 ) -> Workbench:
 	"""Builds Waf's own projects with Waf 2.0."""
-	return Workbench(waf_sources, waf20, folder, bytecode)
+	return Workbench(waf_sources, waf20, folder, bytecode, run=ready_wafs.run)
 
 
-def runs_of(chosen: List[Project], once: bool = False) -> Any:
-	"""Parametrize by project and number of jobs, or with the largest number alone."""
-	first = -1 if once else 0
-	runs = [(project, jobs) for project in chosen for jobs in project.job_numbers[first:]]
-	return pytest.mark.parametrize(("project", "jobs"), runs, ids=[f"{p.name}-j{jobs}" for p, jobs in runs])
+def each_of(chosen: List[Project], once: bool = False) -> Any:
+	"""Parametrize by project, with all its numbers of jobs, or with the largest number alone."""
+	if once:
+		chosen = [project._replace(jobs=project.job_numbers[-1:]) for project in chosen]
+	return pytest.mark.parametrize("project", chosen, ids=[project.name for project in chosen])
 
 
 def choose(*names: str) -> List[Project]:
 	return [project for project in PROJECTS if project.name in names]
 
 
-def assert_same(project: Project, jobs: int, pair: Pair) -> None:
+def assert_same(project: Project, pairs: List[Pair]) -> None:
 	"""Fail with everything that differs, and leave it there to be looked at."""
-	differences = pair.find_differences(project, jobs)
-	if differences:
-		lines = [f"{project.name} -j{jobs}: stock, and with prefork:", *differences[:60], *map(str, pair.ours.runs)]
-		pytest.fail("\n".join(lines), pytrace=False)
-	for build in (pair.stock, pair.ours):
-		shutil.rmtree(build.folder)
+	for pair in pairs:
+		differences = pair.find_differences(project)
+		if differences:
+			title = f"{project.name} -j{pair.jobs}: stock, and with prefork:"
+			pytest.fail("\n".join([title, *differences[:60], *map(str, pair.ours.runs)]), pytrace=False)
+	for folder in {build.folder for pair in pairs for build in (pair.stock, pair.ours)}:
+		shutil.rmtree(folder)
 
 
 def require_built(project: Project, build: twins.Build) -> None:
@@ -74,31 +110,30 @@ def require_built(project: Project, build: twins.Build) -> None:
 	leave_out(f"{project.name} does not build with stock Waf here; it needs {needed}\n{build.runs[-1]}")
 
 
-@runs_of(choose(*projects.ON_PYPY) if PYPY else PROJECTS, once=PYPY)
-def test_builds_the_same(project: Project, jobs: int, workbench: Workbench) -> None:
+@each_of(choose(*projects.ON_PYPY) if PYPY else PROJECTS, once=PYPY)
+def test_builds_the_same(project: Project, workbench: Workbench) -> None:
 	"""A project of Waf's own gives the same files, exit statuses and messages, and the engine runs all its commands."""
-	pair = workbench.build_both(project, jobs)
-	require_built(project, pair.stock)
-	assert_same(project, jobs, pair)
+	pairs = list(workbench.build_pairs(project))
+	require_built(project, pairs[0].stock)
+	assert_same(project, pairs)
 
 
 @pytest.mark.skipif(PYPY, reason="nothing in it depends on the interpreter")
 @pytest.mark.parametrize("project", OUTSIDE, ids=[project.name for project in OUTSIDE])
 def test_fails_the_same(project: Project, workbench: Workbench) -> None:
 	"""A project that stock Waf cannot build here fails with the same messages and the same exit status."""
-	(jobs,) = project.job_numbers
-	pair = workbench.build_both(project, jobs)
+	(pair,) = workbench.build_pairs(project)
 	if pair.stock.succeeded:
 		pytest.skip(f"{project.name} builds here: it can move to PROJECTS with what it needs")
-	assert_same(project, jobs, pair)
+	assert_same(project, [pair])
 
 
-@runs_of([] if PYPY else choose(*projects.ON_WAF_2_0), once=True)
-def test_builds_the_same_on_waf_2_0(project: Project, jobs: int, workbench20: Workbench) -> None:
+@each_of([] if PYPY else choose(*projects.ON_WAF_2_0), once=True)
+def test_builds_the_same_on_waf_2_0(project: Project, workbench20: Workbench) -> None:
 	"""Waf 2.0.24 builds the same with `prefork`, too."""
-	pair = workbench20.build_both(project, jobs)
+	(pair,) = workbench20.build_pairs(project)
 	require_built(project, pair.stock)
-	assert_same(project, jobs, pair)
+	assert_same(project, [pair])
 
 
 def test_no_project_is_left_out(waf_sources: pathlib.Path) -> None:

@@ -19,7 +19,7 @@ class Project(NamedTuple):
 	needs: str = ""
 	beside: str = ""  # another folder that it reads
 	haste: int = 1  # by how much to shorten its sleeps
-	jobs: Tuple[int, ...] = ()  # how many at once, for each of its builds; if empty, 1 or 4
+	jobs: Tuple[int, ...] = ()  # how many at once, for each of our builds; if empty, 1 or 4
 	pool: bool = True  # whether stock Waf is to use its worker processes
 	outside: str = ""  # why it does not build
 	exemptions: Tuple[Exemption, ...] = ()
@@ -35,10 +35,10 @@ class Project(NamedTuple):
 		"""The folders that must be there: the topmost one, as a project may reach up to it, and what is beside it."""
 		return ["/".join(self.name.split("/")[:2])] + ([self.beside] if self.beside else [])
 
-	def command_lines(self, jobs: int) -> List[List[str]]:
+	def command_lines(self, jobs: int, is_verbose: bool = False) -> List[List[str]]:
 		"""The runs of Waf. One job at a time shows every command too, and in which order."""
 		lines = [["waf", *arguments.split(), f"-j{jobs}"] for arguments in self.commands]
-		if jobs == 1:
+		if jobs == 1 or is_verbose:
 			lines[0].append("-v")
 		return lines
 
@@ -76,6 +76,7 @@ PROJECTS = [
 			Exemption("*/config.log", close_eyes, BY_MULTICHECK, parallel=True),
 			Exemption("*/config.h", sort_lines, BY_MULTICHECK, parallel=True),
 			Exemption("*/c4che/_cache.py", close_eyes, BY_MULTICHECK, parallel=True),
+			Exemption(MESSAGES, blur(r" '-D\w+=1',"), BY_MULTICHECK, parallel=True),
 		),
 	),
 	Project("demos/fortran", needs="gfortran"),
@@ -129,7 +130,12 @@ PROJECTS = [
 			),
 		),
 	),
-	Project("playground/java_recursive_use", needs="default-jdk-headless", exemptions=(JARS,)),
+	Project(
+		"playground/java_recursive_use",
+		("configure build --targets=b", "build --targets=b"),  # with what b uses; two more are built the same way
+		needs="default-jdk-headless",
+		exemptions=(JARS,),
+	),
 	Project("playground/json", jobs=(1,)),
 	Project("playground/ldscript"),
 	Project("playground/libtest", ("configure",), jobs=(1,)),
@@ -146,11 +152,13 @@ PROJECTS = [
 	),
 	Project(
 		"playground/maxjobs2/compute",
+		("configure build",),  # its tasks run in each build
 		haste=50,
 		exemptions=(Exemption("*/busy_lock.txt", close_eyes, "holds the id of a process and the address of a thread"),),
 	),
 	Project(
 		"playground/maxjobs2",
+		("configure build",),  # its tasks run in each build
 		haste=50,
 		exemptions=(
 			Exemption("*/busy_lock.txt", close_eyes, "holds the id of a process and the address of a thread"),
@@ -172,7 +180,12 @@ PROJECTS = [
 		"playground/pch",
 		exemptions=(Exemption("*.gch", close_eyes, "g++ does not write the same precompiled header twice"),),
 	),
-	Project("playground/protoc", needs="protobuf-compiler libprotobuf-dev default-jdk-headless"),
+	Project(
+		"playground/protoc",
+		# with somelib, which the first one uses; two more are built the same way
+		("configure build --targets=crossdirlib,pbpy,pbpyrec", "build --targets=crossdirlib,pbpy,pbpyrec"),
+		needs="protobuf-compiler libprotobuf-dev default-jdk-headless",
+	),
 	Project(
 		"playground/pytest",
 		needs="python3-dev",

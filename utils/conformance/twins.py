@@ -154,6 +154,7 @@ def build_aside(
 	env: Mapping[str, str],
 	start: str = ".",
 	timeout: Optional[float] = None,
+	run: Callable[..., Run] = run_command,
 ) -> Build:
 	"""
 	Copy `sources`, given as {from: to below folder}, into a new `folder`; run commands there, in `start`, up to the
@@ -163,7 +164,7 @@ def build_aside(
 		shutil.copytree(source, folder / copy, symlinks=True)
 	runs: List[Run] = []
 	for command in commands:
-		runs.append(run_command(command, folder / start, env, timeout))
+		runs.append(run(command, folder / start, env, timeout))
 		if runs[-1].status:
 			break
 	aside.parent.mkdir(parents=True, exist_ok=True)

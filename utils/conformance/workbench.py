@@ -5,7 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import List, Mapping, NamedTuple, Sequence
+from typing import Callable, Iterator, List, Mapping, NamedTuple, Sequence
 
 from . import twins
 from .projects import Project
@@ -21,17 +21,25 @@ TOOL = "prefork"
 LONGEST = 100  # seconds for one run of Waf
 
 
+JOBS = twins.Exemption(
+	"*config.log",
+	twins.blur(r"(?<= )-j\d+(?= )"),
+	"Waf writes its command line into it, and builds with other numbers of jobs are held against one stock build",
+)
+
+
 class Pair(NamedTuple):
 	"""Both builds of a project."""
 
 	stock: twins.Build
 	ours: twins.Build
+	jobs: int  # of ours
 	wanted: int  # commands that stock Waf ran
 	executed: int  # commands that the engine was given
 
-	def find_differences(self, project: Project, jobs: int) -> List[str]:
+	def find_differences(self, project: Project) -> List[str]:
 		"""All differences. It is one of them if the engine was not given every command."""
-		standard = twins.Standard(ordered=jobs == 1, exemptions=project.exemptions)
+		standard = twins.Standard(ordered=self.jobs == 1, exemptions=(JOBS, *project.exemptions))
 		found = twins.compare_builds(self.stock, self.ours, standard)
 		if self.executed != self.wanted:
 			found.append(f"stock Waf ran {self.wanted} commands, the engine was given {self.executed}")
@@ -48,9 +56,11 @@ class Workbench:
 		folder: pathlib.Path,
 		bytecode: pathlib.Path,
 		longest: float = LONGEST,
+		run: Callable[..., twins.Run] = twins.run_command,
 	) -> None:
 		self.tree = tree
 		self.longest = longest
+		self.run = run
 		self.folder = folder
 		self.tally = folder / "tally"
 		waf = folder / "bin" / "waf"
@@ -78,27 +88,42 @@ class Workbench:
 		return self._build(project, jobs, "stock", {} if project.pool else {"WAF_NO_PREFORK": "1"})
 
 	def build_with(
-		self, tools: Sequence[str], project: Project, jobs: int, side: str, variables: Mapping[str, str]
+		self,
+		tools: Sequence[str],
+		project: Project,
+		jobs: int,
+		side: str,
+		variables: Mapping[str, str],
+		is_verbose: bool = False,
 	) -> twins.Build:
 		"""Build a project with tools; the variables say which engine they use."""
 		# stock Waf does not say what was saved
 		changes = {**wafx.prepare(self.env, list(tools)), "WAF_PREFORK_SUMMARY": "no", **variables}
-		return self._build(project, jobs, side, changes)
+		return self._build(project, jobs, side, changes, is_verbose)
 
-	def build_both(self, project: Project, jobs: int) -> Pair:
-		"""Build a project stock, and with the tool; the engine must not have run anything before."""
+	def build_pairs(self, project: Project) -> Iterator[Pair]:
+		"""Build a project stock, and with the tool by each number of jobs; nothing else may use the engine."""
 		self.tally.write_bytes(b"")
-		stock = self.build_stock(project, jobs)
+		stock = self.build_stock(project, project.job_numbers[0])
+		wanted = self.tally.stat().st_size
 		engine = {name: os.environ[name] for name in ("WAFD", "WAFD_RUNTIME_DIR")}
-		ours = self.build_with([TOOL], project, jobs, TOOL, engine)
-		return Pair(stock, ours, self.tally.stat().st_size, count_executed())
+		before = 0
+		for jobs in project.job_numbers:
+			# as the stock build, if that had one job
+			is_verbose = project.job_numbers[0] == 1
+			ours = self.build_with([TOOL], project, jobs, f"{TOOL}-j{jobs}", engine, is_verbose)
+			executed = count_executed()
+			yield Pair(stock, ours, jobs, wanted, executed - before)
+			before = executed
 
-	def _build(self, project: Project, jobs: int, side: str, changes: Mapping[str, str]) -> twins.Build:
+	def _build(
+		self, project: Project, jobs: int, side: str, changes: Mapping[str, str], is_verbose: bool = False
+	) -> twins.Build:
 		sources = {self.tree / path: pathlib.Path(path) for path in project.copied}
 		env = dict(self.env, CONFORMANCE_HASTE=str(project.haste), **changes)
-		lines = project.command_lines(jobs)
+		lines = project.command_lines(jobs, is_verbose)
 		work, aside = self.folder / "work", self.folder / side
-		return twins.build_aside(sources, work, aside, lines, env, project.name, self.longest)
+		return twins.build_aside(sources, work, aside, lines, env, project.name, self.longest, self.run)
 
 
 def count_executed() -> int:
