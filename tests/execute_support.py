@@ -22,7 +22,7 @@ CC = COMPILERS[0] if COMPILERS else ""
 LINE = f"{CC} -c x.c -o x.o"
 ADDRESS = "grpc://127.0.0.1:1/none|execute|pause=600000"
 
-LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(2000))
+LONG = "".join(f"int f{n}(int *a, int b) {{ return a[b] * {n} + b / (a[{n % 9}] | 1); }}\n" for n in range(1000))
 """It takes longer than what is called short."""
 
 PROGRAM = """\

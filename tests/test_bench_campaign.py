@@ -129,9 +129,17 @@ def processes_marked(folder: pathlib.Path) -> List[str]:
 	return found
 
 
-def start(folder: pathlib.Path, *args: str, **variables: str) -> "subprocess.Popen[str]":
-	"""Start a campaign in a folder of its own."""
-	argv = [sys.executable, str(BENCH), *args, "--json", str(folder / "r.json"), "--work", str(folder / "work")]
+SMALLER = "import sys; sys.path.insert(0, %r); import bench; %s; sys.exit(bench.main(sys.argv[1:]))"
+
+
+def start(folder: pathlib.Path, *args: str, smaller: str = "", **variables: str) -> "subprocess.Popen[str]":
+	"""
+	Start a campaign in a folder of its own.
+
+	``smaller`` is a line of Python that changes what a scenario measures, where no option does that.
+	"""
+	program = ["-c", SMALLER % (str(BENCH.parent), smaller)] if smaller else [str(BENCH)]
+	argv = [sys.executable, *program, *args, "--json", str(folder / "r.json"), "--work", str(folder / "work")]
 	return subprocess.Popen(
 		argv,
 		env={**os.environ, MARK: str(folder), **variables},

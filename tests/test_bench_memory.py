@@ -19,15 +19,18 @@ PATIENCE = 300  # seconds; others use the machine, too
 
 @pytest.mark.timeout(PATIENCE + 60)
 def test_campaign(tmp_path: pathlib.Path, engine: str) -> None:
-	"""The plain command builds with each number of jobs and with ``--memory=auto``, twice, and leaves nothing."""
+	"""Waf builds with a number of jobs and with ``--memory=auto``, twice, and leaves nothing."""
 	reason = memory.MEMORIES["memory-auto"].missing()
 	if reason:
 		pytest.skip(reason)
-	started = start(tmp_path, "memory", "--commands", "2", "--repeat", "1", WAFD=engine)
+	names = ["by-hand-j2", "memory-auto"]
+	smaller = "from benchmark import memory; memory.SIZES = (5, 80)"
+	words = ("memory", "--contenders", ",".join(names), "--commands", "2", "--repeat", "1")
+	started = start(tmp_path, *words, smaller=smaller, WAFD=engine)
 	done = finish(tmp_path, started, PATIENCE)
 	assert done.status == 0, done.err
 	values = {(run["contender"], run["part"]): run["values"] for run in done.record["runs"]}
-	assert set(values) == {(name, part) for name in memory.MEMORIES for part in ("first", "again")}
+	assert set(values) == {(name, part) for name in names for part in ("first", "again")}
 	assert all(value["wall"] > 0 and value["kills"] == 0 for value in values.values())
 	assert done.left == [] and list(done.work.iterdir()) == []
 

@@ -121,7 +121,7 @@ def test_commands_for_our_own_workers_fail_on_others(machine: Make, buildgrid: C
 
 def test_nothing_outlives_a_command_that_is_killed(here: Machine, buildgrid: Cluster, place: pathlib.Path) -> None:
 	"""Its namespaces end with it, so that the worker can remove all files; and it runs here."""
-	here.write("x.c", LONG)
+	here.write("x.c", LONG + LONG.replace("int f", "int g"))
 	line = LINE.replace("-c", "-O3 -c")
 	with ForeignWorker(buildgrid, place, ("timeout", "--foreground", "--signal=KILL", "0.7")).run() as worker:
 		with slots_taken(here):

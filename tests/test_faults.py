@@ -59,10 +59,11 @@ def test_finds_what_is_wrong(what: str, engine: str, tmp_path: pathlib.Path) -> 
 	body, told = WRONG[what]
 	programs = install(tmp_path, engine, body)
 	options = ["--programs", programs, "--kinds", "odd-umask", "--systems", "ninja", "--patience", "5"]
-	done = run_faults(tmp_path, *options, "--seed", "3", "--trials", "1", "--keep")
+	# with this seed it builds from nothing, and does not wait for a cache to heal, which these wrappers do not have
+	done = run_faults(tmp_path, *options, "--seed", "23", "--trials", "1", "--keep")
 	assert done.returncode == 1, done
 	assert told in done.stdout, done
-	assert "again: utils/faults.py --seed 3 --only 0 --keep --kinds odd-umask --systems ninja" in done.stdout
+	assert "again: utils/faults.py --seed 23 --only 0 --keep --kinds odd-umask --systems ninja" in done.stdout
 	assert done.stdout.endswith("1 of 1 trials had trouble\n")
 	kept = re.search(r"kept in (\S+)", done.stdout)
 	assert kept and (pathlib.Path(kept.group(1)) / "project" / "src" / "main.c").is_file()
@@ -75,15 +76,15 @@ def test_repeats_by_seed(engine: str, tmp_path: pathlib.Path) -> None:
 
 	def draw(*options: str) -> Any:
 		done = run_faults(
-			work, "--seed", "5", "--kinds", "odd-umask,times,socket-removed", "--json", str(record), *options
+			work, "--seed", "21", "--kinds", "odd-umask,times,socket-removed", "--json", str(record), *options
 		)
 		assert done.returncode == 0, done
 		told = json.loads(record.read_text())["trials"]
 		return {one["number"]: [one[name] for name in ("builder", "state", "kinds")] for one in told}
 
-	several = draw("--trials", "3")
-	assert draw("--only", "2") == {2: several[2]}
-	assert len(several) == 3 and not os.listdir(str(work))
+	several = draw("--trials", "2")
+	assert draw("--only", "1") == {1: several[1]}
+	assert len(several) == 2 and not os.listdir(str(work))
 
 
 def test_lists_kinds(tmp_path: pathlib.Path) -> None:
@@ -118,10 +119,12 @@ STANDING = (
 )
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
-def test_our_builds_stand(seed: int, engine: str, tmp_path: pathlib.Path) -> None:
+def test_our_builds_stand(engine: str, tmp_path: pathlib.Path) -> None:
 	"""Builds that are disturbed make what plain builds make, within a minute each, and leave nothing behind."""
-	programs = os.path.dirname(engine)
-	options = ["--programs", programs, "--seed", str(seed), "--trials", "3", "--patience", "60"]
+	programs, record = os.path.dirname(engine), tmp_path / "record.json"
+	# with this seed, ten trials have faults of all these kinds; six of them are kills
+	options = ["--programs", programs, "--seed", "341", "--trials", "10", "--patience", "60", "--json", str(record)]
 	done = run_faults(tmp_path, *options, "--kinds", ",".join(STANDING))
 	assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+	struck = json.loads(record.read_text())["kinds"]
+	assert all(any(name.startswith(kind) for name in struck) for kind in STANDING), struck

@@ -164,7 +164,7 @@ def test_what_is_forgotten_is_found_again(observer: str, tmp_path: pathlib.Path)
 		"--seed",
 		"4",
 	)
-	done = fuzz(tmp_path, *options, "--programs", "50")
+	done = fuzz(tmp_path, *options, "--programs", "8")
 	assert done.returncode == 1, done
 	told = re.search(r"^missed \(\d+ programs?, --seed 4 --only (\d+)\)", done.stdout, re.M)
 	kept = re.search(r"^kept in (\S+)$", done.stdout, re.M)

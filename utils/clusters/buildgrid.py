@@ -7,18 +7,18 @@ import secrets
 import signal
 import subprocess
 import time
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional, Union
 
 from benchmark.hosts import Host
 from benchmark.machine import read
 from benchmark.mistake import Failed
 from benchmark.servers import LISTENS, LOOPBACK, free_port
 
-from .database import BUILDGRID, PATIENCE, Database, call_buildgrid
+from .database import BUILDGRID, PATIENCE, Database, call_buildgrid, python_of_buildgrid
+from .ready import PROGRAM, READY, Fork
 from .worker import Worker
 
 INSTANCE = "team"
-QUICKLY = pathlib.Path(__file__).with_name("start_buildgrid.py")
 
 CONFIGURATION = """\
 server:
@@ -99,9 +99,9 @@ def make_papers(folder: pathlib.Path) -> Papers:
 
 def name_buildgrid() -> List[str]:
 	"""The command `bgd`. If its Python is beside it, a script of ours stands in for it, which is quicker."""
-	python = pathlib.Path(str(BUILDGRID)).with_name("python")
+	python = python_of_buildgrid()
 	# -P: the folder of that script has modules of ours, and one is called like theirs
-	return [str(python), "-P", str(QUICKLY)] if python.exists() else [str(BUILDGRID)]
+	return [python, "-P", str(PROGRAM)] if python else [str(BUILDGRID)]
 
 
 class Cluster:
@@ -132,7 +132,7 @@ class Cluster:
 		self.secret = secrets.token_hex(32)
 		self.workers: List[Worker] = []
 		self.log = folder / "server.log"
-		self.process: Optional[subprocess.Popen[bytes]] = None
+		self.process: Union[subprocess.Popen[bytes], Fork, None] = None
 		folder.mkdir(parents=True, exist_ok=True)
 		self.token_file: Optional[pathlib.Path] = None
 		if has_tokens:
@@ -193,12 +193,21 @@ class Cluster:
 		return self.host.enter(command) if self.host else command
 
 	def start(self) -> None:
-		environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-		command = self.enter([*name_buildgrid(), "server", "start", str(self.folder / "config.yml")])
+		words = ["server", "start", str(self.folder / "config.yml")]
+		python = python_of_buildgrid()
 		with open(self.log, "ab") as log:
-			self.process = subprocess.Popen(
-				command, cwd=self.folder, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-			)
+			if python and not self.host:
+				self.process = READY.start(python, words, self.folder, 2 * [log.fileno()])
+			else:
+				environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+				self.process = subprocess.Popen(
+					self.enter([*name_buildgrid(), *words]),
+					cwd=self.folder,
+					env=environ,
+					stdin=subprocess.DEVNULL,
+					stdout=log,
+					stderr=log,
+				)
 		self.await_listening()
 
 	def await_listening(self) -> None:

@@ -13,6 +13,8 @@ from typing import List, Optional
 
 from benchmark.mistake import Failed
 
+from .ready import READY
+
 PATIENCE = 60  # seconds
 USER = "postgres"  # of Debian's package; PostgreSQL does not run as root
 OWNER = "buildgrid"  # of the databases
@@ -130,9 +132,21 @@ class Database:
 
 def call_buildgrid(*words: str) -> str:
 	"""Run `bgd`; what it prints."""
-	environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-	command = [str(BUILDGRID), *words]
-	done = subprocess.run(command, env=environ, capture_output=True, encoding="utf-8", timeout=PATIENCE, check=False)
+	python = python_of_buildgrid()
+	if python:
+		done = READY.call(python, words, PATIENCE)
+	else:
+		environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+		command = [str(BUILDGRID), *words]
+		done = subprocess.run(
+			command, env=environ, capture_output=True, encoding="utf-8", timeout=PATIENCE, check=False
+		)
 	if done.returncode:
-		raise Failed(f"{' '.join(command)} ended with status {done.returncode}", done.stdout + done.stderr)
+		raise Failed(f"bgd {' '.join(words)} ended with status {done.returncode}", done.stdout + done.stderr)
 	return done.stdout
+
+
+def python_of_buildgrid() -> Optional[str]:
+	"""The Python that BuildGrid is installed for, if it is beside `bgd`. With it, commands start quicker."""
+	python = pathlib.Path(str(BUILDGRID)).with_name("python")
+	return str(python) if python.exists() else None

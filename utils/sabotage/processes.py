@@ -4,7 +4,7 @@ import os
 import pathlib
 import signal
 import time
-from typing import Dict, List, NamedTuple
+from typing import Dict, Iterable, List, NamedTuple, Optional
 
 from benchmark.session import send, status_of
 
@@ -21,16 +21,19 @@ class Process(NamedTuple):
 	command: str
 
 
-def list_processes(runtime: pathlib.Path, is_nested: bool = False) -> Dict[int, str]:
+def list_processes(
+	runtime: pathlib.Path, is_nested: bool = False, among: Optional[Iterable[int]] = None
+) -> Dict[int, str]:
 	"""
 	Every process that was started with this runtime folder in its environment, with its command line.
 
-	`is_nested` adds those of folders below it, where the engines of other stores live.
+	`is_nested` adds those of folders below it, where the engines of other stores live. `among` has it look at these
+	processes only.
 	"""
 	wanted = b"\0" + VARIABLE + os.fsencode(runtime) + b"\0"
 	below = wanted[:-1] + b"/"
 	found = {}
-	for name in filter(str.isdigit, os.listdir("/proc")):
+	for name in filter(str.isdigit, os.listdir("/proc")) if among is None else map(str, among):
 		try:
 			environ = b"\0" + read_bytes("/proc/%s/environ" % name)
 			if wanted in environ or (is_nested and below in environ):
@@ -53,7 +56,10 @@ def wait_until_gone(runtime: pathlib.Path, seconds: float = 10, is_nested: bool 
 		left = list_processes(runtime, is_nested)
 		if not left or time.monotonic() > deadline:
 			return left
-		time.sleep(0.02)
+		# the environment of every process is costly to read; only those that are left can start more of them
+		while left and time.monotonic() <= deadline:
+			time.sleep(0.02)
+			left = list_processes(runtime, is_nested, left)
 
 
 def look_at(pids: Dict[int, str]) -> List[Process]:
