@@ -64,9 +64,7 @@ ODD = {
 def lay_out(project: Any, odd: bool = False) -> pathlib.Path:
 	files = {"src/f%d.cpp" % i: '#include "own.h"\n' + STANDARD + BODY % (i, i) for i in range(6)}
 	files["src/own.h"] = "#ifndef OWN\n#define OWN\n#include <string>\nint own();\n#endif\n"
-	files["wscript"] = (
-		("" if odd else ONCE) + HEAD + "\tbld.stlib(source=bld.path.ant_glob('src/*.cpp'), target='all')\n"
-	)
+	files["wscript"] = ONCE + HEAD + "\tbld.stlib(source=bld.path.ant_glob('src/*.cpp'), target='all')\n"
 	if odd:
 		files.update({"src/" + name: text + "int %s;\n" % name[:-4] for name, text in ODD.items()})
 	return pathlib.Path(project(files))
