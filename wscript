@@ -83,6 +83,7 @@ ON_CPYTHON = (
 	"tests/test_systems.py",
 	"tests/test_tiers*.py",
 	"tests/test_unity.py",
+	"tests/test_waf_remote.py",
 	"tests/test_waf_soundness.py",
 	"tests/test_waf_wafcc.py",
 	"tests/test_wafcc*.py",

@@ -18,7 +18,7 @@ SOURCES = {
 	"int twice(int n) { return TWO * n; }\nconst char *name(void) { puts(NAME); return NAME; }\n",
 	"main.c": "int twice(int);\nint main(void) { return twice(0); }\n",
 	"sub/a.h": "#define TWO 2\n",
-	"b.cc": "#include <vector>\nint total(const std::vector<int> &v) {\n"
+	"b.cc": "#include <initializer_list>\nint total(std::initializer_list<int> v) {\n"
 	"int n = 0; for (int i : v) n += i; return n; }\n",
 	"main.cc": "template <class T> T same(T t) { return t; }\nint main() { return same(0); }\n",
 	"warn.c": "int f(int a) { int unused; if (a = 1) return 2; }\n",

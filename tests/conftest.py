@@ -61,6 +61,9 @@ THOROUGH = (
 SLOW = set((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split())
 """Single tests that take long, as `utils/slow_tests.py` has found."""
 
+on_cpython = pytest.mark.on_cpython
+"""For a test or a value in which nothing depends on the interpreter. ``ON_CPYTHON`` in ``wscript`` has whole files."""
+
 FIRST = (
 	"test_conformance.py",
 	"test_package.py",
@@ -114,8 +117,12 @@ class ToolsFirst(Options.OptionsContext):
 """
 
 
-def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-	"""Mark the tests that only ``./waf check --all`` runs, and put the longest files first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+	"""Leave out those of CPython, mark those that only ``./waf check --all`` runs, and put the longest files first."""
+	if sys.implementation.name == "pypy":
+		left_out = [item for item in items if item.get_closest_marker("on_cpython")]
+		config.hook.pytest_deselected(items=left_out)
+		items[:] = [item for item in items if item not in left_out]
 	for item in items:
 		is_in_browser = "chromium" in getattr(item, "fixturenames", ())
 		name = item.nodeid.partition("[")[0].rpartition("/")[2]

@@ -10,12 +10,19 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 from conftest import ROOT, Completed, find_engine, list_processes
+from ready_python import ReadyPython
 
 from waflib_extras.launcher import caller, residents
 
 SCRIPT = "from waflib_extras.launcher import main\nmain()\n"
 CLIENTS = ("python", "native") if sys.implementation.name == "cpython" else ("python",)
 """The ``waf`` of Python, and the engine's, which answers from records. PyPy's processes take long to start."""
+by_python = pytest.mark.parametrize("client", ["python"], indirect=True)
+"""
+For what the resident does, whichever ``waf`` has called it.
+
+The engine's becomes that of Python, unless there is a record that it may use: `test_resident_native.py` has that.
+"""
 DEADLINE = 60.0
 TRIES = 40  # the first ones follow too close on what was built
 
@@ -23,9 +30,12 @@ TRIES = 40  # the first ones follow too close on what was built
 class Resident:
 	"""A project, and the resident process that its builds leave behind."""
 
-	def __init__(self, folder: pathlib.Path, script: pathlib.Path, is_native: bool = False) -> None:
+	def __init__(
+		self, folder: pathlib.Path, script: pathlib.Path, python: ReadyPython, is_native: bool = False
+	) -> None:
 		self.folder = folder
 		self.script = script
+		self.python = python
 		self.is_native = is_native
 
 	def command(self, *args: str) -> List[str]:
@@ -38,7 +48,11 @@ class Resident:
 	def run(
 		self, *args: str, env: Optional[Dict[str, str]] = None, cwd: str = "", status: Optional[int] = 0, **kw: Any
 	) -> "Completed[str]":
-		done = subprocess.run(
+		done = None
+		if not self.is_native and not kw:
+			# a fork of a Python that has started: its start is most of what a call costs
+			done = self.python.run(self.command(*args)[1:], self.folder / cwd, self.environ(env), 60)
+		done = done or subprocess.run(
 			self.command(*args),
 			cwd=self.folder / cwd,
 			env=self.environ(env),
@@ -77,7 +91,7 @@ class Resident:
 			if found:
 				return found
 			assert time.monotonic() < deadline, f"it does not come about: {self.told()}"
-			time.sleep(0.01)
+			time.sleep(0.02)
 
 	def serve(self, *args: str, **kw: Any) -> "Completed[str]":
 		"""Run a command line until a resident has served it: the next one may not listen yet when one has left."""
@@ -164,13 +178,23 @@ def client(request: pytest.FixtureRequest) -> str:
 	return name
 
 
+@pytest.fixture(scope="session")
+def calling_python() -> Iterator[ReadyPython]:
+	"""The process in whose forks ``waf`` is called. It has started with other variables than `ready_python`."""
+	ready = ReadyPython()
+	yield ready
+	ready.end()
+
+
 @pytest.fixture
-def resident(client: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[..., Resident]]:
+def resident(
+	client: str, runtime: pathlib.Path, tmp_path: pathlib.Path, calling_python: ReadyPython
+) -> Iterator[Callable[..., Resident]]:
 	"""A function that makes a project of these files. Its first builds start a resident process."""
 	script = install(tmp_path / "bin", client == "native")
 
 	def make(files: Dict[str, str], name: str = "project", start: bool = True) -> Resident:
-		made = Resident(tmp_path / name, script, client == "native")
+		made = Resident(tmp_path / name, script, calling_python, client == "native")
 		for path, content in files.items():
 			file = made.folder / path
 			file.parent.mkdir(parents=True, exist_ok=True)
@@ -196,6 +220,8 @@ def pair(resident: Callable[..., Resident]) -> Callable[..., Pair]:
 
 	def make(files: Dict[str, str]) -> Pair:
 		twin = resident(files, "twin", start=False)
+		if twin.is_native:  # what it would start itself, which is cheaper to begin with
+			twin.script, twin.is_native = twin.script.with_name("waf-python"), False
 		twin.run("configure", "build", env={caller.OFF: "1"})
 		ours = resident(files)
 		return Pair(ours, twin)

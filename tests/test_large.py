@@ -8,6 +8,7 @@ from typing import Any, List
 
 import large_support
 import pytest
+from conftest import on_cpython
 
 from waflib_extras import large
 
@@ -58,6 +59,7 @@ def test_random_graphs_are_built_alike(waf: Any, project: Any) -> None:
 	assert list_left_out(waf, project) == WITHOUT
 
 
+@on_cpython
 def test_each_patch_alone_changes_nothing(waf: Any, project: Any) -> None:
 	"""Each patch is tried with all others left out."""
 	seeds = draw_seeds(COUNT // 4)
@@ -69,6 +71,7 @@ def test_each_patch_alone_changes_nothing(waf: Any, project: Any) -> None:
 		compare(stock[1], ours[1], f"{name}, second build")
 
 
+@on_cpython
 def test_waf20_gives_the_same(waf: Any, project: Any, waf20: Any) -> None:
 	"""Waf 2.0.24, without comments in its code, gives the same."""
 	compare_twice(waf, project, draw_seeds(COUNT // 2), wafdir=waf20)
@@ -82,12 +85,14 @@ def test_waf2012_gives_the_same(waf: Any, project: Any, jack_sources: Any) -> No
 	assert list_left_out(waf, project, wafdir=jack_sources) == WITHOUT
 
 
+@on_cpython
 @pytest.mark.parametrize("tools", ["prefork large", "large prefork wafcc"])
 def test_other_tools_beside_it(waf: Any, project: Any, engine: str, tools: str) -> None:
 	"""The order in which the tools are loaded has no effect."""
 	compare_twice(waf, project, draw_seeds(COUNT // 4), tools)
 
 
+@on_cpython
 def test_each_reads_the_database_of_the_other(waf: Any, project: Any) -> None:
 	"""A build of one is up to date for the other, and later changes have the same effects."""
 	seeds = draw_seeds(COUNT // 4)

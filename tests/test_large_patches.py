@@ -11,6 +11,7 @@ import types
 from typing import Any, List
 
 import pytest
+from conftest import on_cpython
 from waflib import Build, Runner, Task, Utils
 
 from waflib_extras.hooks import patch
@@ -64,6 +65,7 @@ def test_a_long_chain_is_built(waf: Any, project: Any) -> None:
 	assert ran(folder) == []
 
 
+@on_cpython
 def test_kinds_are_not_compared_with_each_other(waf: Any, project: Any) -> None:
 	"""Waf compares two hundred rules without constraints 19,900 times, and our patch never does."""
 	wscript = """\
@@ -85,6 +87,7 @@ def test_kinds_are_not_compared_with_each_other(waf: Any, project: Any) -> None:
 	assert "compared 0" in waf(folder, "build").stdout
 
 
+@on_cpython
 def test_a_cycle_is_named(waf: Any, project: Any) -> None:
 	"""The message is Waf's, wherever the cycle begins."""
 	wscript = """\
@@ -143,6 +146,7 @@ def test_what_is_not_waf_s_own_is_left_alone(waf: Any, project: Any) -> None:
 	assert "mine" in done.stdout
 
 
+@on_cpython
 def test_it_may_be_loaded_in_configure_only(waf: Any, project: Any) -> None:
 	"""The patches are in place when the build reads its configuration."""
 	wscript = TASKS.replace('\tdef options(opt):\n\t\topt.load("large")\n', "").replace("pass", 'conf.load("large")')
@@ -159,6 +163,7 @@ def test_it_may_be_loaded_in_configure_only(waf: Any, project: Any) -> None:
 	assert ran(folder) == []
 
 
+@on_cpython
 def test_many_tasks_that_write_one_file(waf: Any, project: Any) -> None:
 	"""As in Waf's playground/compress, all tasks run each time, and readers of the file wait for all of them."""
 	wscript = """\
@@ -182,6 +187,7 @@ def test_many_tasks_that_write_one_file(waf: Any, project: Any) -> None:
 		assert (folder / "build" / "summary").read_text() == "x" * 300 * times
 
 
+@on_cpython
 def test_the_playground_works(waf: Any, tmp_path: pathlib.Path) -> None:
 	"""A chain that is too long for Waf packs all files, in their order, and each of them once."""
 	folder = pathlib.Path(shutil.copytree(ROOT / "playground" / "large", tmp_path / "playground"))
@@ -191,6 +197,7 @@ def test_the_playground_works(waf: Any, tmp_path: pathlib.Path) -> None:
 	assert "[" not in waf(folder, "build", "--files=700").stdout
 
 
+@on_cpython
 def test_names_of_patches(waf: Any, project: Any) -> None:
 	"""The patches are listed, and an unknown name is an error that names it."""
 	folder = project({"wscript": TASKS + "\tdef build(bld):\n\t\tnote(bld)\n"})
@@ -234,6 +241,7 @@ def sources(project: Any) -> pathlib.Path:
 	return project(dict(files, wscript=TASKS + wscript))
 
 
+@on_cpython
 def test_outputs_that_went_are_made_anew(waf: Any, sources: pathlib.Path) -> None:
 	"""A removed output is made again, and so is one that has become a broken link."""
 	waf(sources, "configure", "build")
@@ -247,6 +255,7 @@ def test_outputs_that_went_are_made_anew(waf: Any, sources: pathlib.Path) -> Non
 	assert ran(sources) == []
 
 
+@on_cpython
 def test_edits_that_hide_are_seen(waf: Any, sources: pathlib.Path) -> None:
 	"""Edits with the same size and the same time of modification are seen."""
 	waf(sources, "configure", "build")
@@ -258,6 +267,7 @@ def test_edits_that_hide_are_seen(waf: Any, sources: pathlib.Path) -> None:
 	assert ran(sources) == ["f3"]
 
 
+@on_cpython
 def test_files_that_did_not_change_are_not_read(waf: Any, sources: pathlib.Path) -> None:
 	"""If no file has changed, none is read; without the patch, all are."""
 	probe = """

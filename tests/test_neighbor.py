@@ -9,6 +9,7 @@ import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import pytest
+from conftest import on_cpython
 from waflib import Errors
 
 from waflib_extras.prefork import politeness
@@ -56,14 +57,17 @@ def build(project: Callable[..., pathlib.Path], waf: Callable[..., Any], engine:
 	return run
 
 
-@pytest.mark.parametrize("way", [(), ("--no-prefork",)])
+@pytest.mark.parametrize("way", [pytest.param((), marks=on_cpython), ("--no-prefork",)])
 def test_nice_reaches_every_command(build: Callable[..., Any], way: List[str]) -> None:
 	"""A command has the nice value of the option, through the engine and Waf's own way."""
 	_, out = build("--nice=7", *way)
 	assert {look(out / name).nice for name in "abcd"} == {7}
 
 
-@pytest.mark.parametrize(("name", "number"), [("normal", os.SCHED_OTHER), ("batch", 3), ("idle", 5)])
+@pytest.mark.parametrize(
+	("name", "number"),
+	[*(pytest.param(*x, marks=on_cpython) for x in (("normal", os.SCHED_OTHER), ("batch", 3))), ("idle", 5)],
+)
 def test_scheduler_reaches_every_command(build: Callable[..., Any], name: str, number: int) -> None:
 	"""Each policy is the kernel's policy of that name."""
 	_, out = build("--sched=%s" % name)
@@ -77,6 +81,7 @@ def test_processors_reach_every_command(build: Callable[..., Any]) -> None:
 	assert {look(out / name).processors for name in "abcd"} == {str(last)}
 
 
+@on_cpython
 def test_without_options_nothing_changes(build: Callable[..., Any]) -> None:
 	"""A command has the properties of this test."""
 	_, out = build()
@@ -93,6 +98,7 @@ def look_at_myself() -> Seen:
 	return Seen(int(fields[16]), int(fields[38]), allowed[0])
 
 
+@on_cpython
 def test_a_nice_build_leaves_a_usual_engine(build: Callable[..., Any], runtime: pathlib.Path, engine: str) -> None:
 	"""The engine that a nice build starts is not nice: the next build finds it, and its commands are as usual."""
 	build("--nice=9")
@@ -106,6 +112,7 @@ def test_a_nice_build_leaves_a_usual_engine(build: Callable[..., Any], runtime: 
 AUTOGROUP = pathlib.Path("/proc/self/autogroup")
 
 
+@on_cpython
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel has no autogroups")
 def test_the_group_of_all_commands_stands_back_too(build: Callable[..., Any]) -> None:
 	"""
@@ -226,6 +233,7 @@ def test_under_make_the_tokens_of_make_decide(
 	assert max(counts(out)) == 2, done.stdout + done.stderr
 
 
+@on_cpython
 def test_a_limit_of_load_lets_one_run(build: Callable[..., Any], tmp_path: pathlib.Path) -> None:
 	"""On a machine with more load than the option allows, the build goes on, one command after the other."""
 	(tmp_path / "loadavg").write_text("0.00 0.00 0.00 9/100 1\n")
@@ -235,6 +243,7 @@ def test_a_limit_of_load_lets_one_run(build: Callable[..., Any], tmp_path: pathl
 	assert max(counts(out)) > 1
 
 
+@on_cpython
 def test_commands_are_told_of_a_jobserver(build: Callable[..., Any], runtime: pathlib.Path) -> None:
 	"""Only with the option does a command find one in MAKEFLAGS."""
 	_, out = build("-j3", "--jobserver=fifo", rule='echo "$$MAKEFLAGS" > ${TGT}')
@@ -243,6 +252,7 @@ def test_commands_are_told_of_a_jobserver(build: Callable[..., Any], runtime: pa
 	assert (out / "a").read_text() == "\n"
 
 
+@on_cpython
 def test_make_below_waf_uses_the_free_slots(build: Callable[..., Any], tmp_path: pathlib.Path) -> None:
 	"""A make inside a command runs as many jobs as there are free tokens, without a warning."""
 	parts = "all: a b c\na b c:\n\t@touch r.$@; ls r.* | wc -l >> counts; sleep 0.3; rm r.$@\n"

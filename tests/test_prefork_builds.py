@@ -8,6 +8,7 @@ import sys
 from typing import Any, Dict, Tuple
 
 import pytest
+from conftest import on_cpython
 from prefork_probes import read_status
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -85,7 +86,7 @@ def build_both_ways(waf: Any, folder: pathlib.Path, *args: str, **kwargs: Any) -
 	return stock, ours
 
 
-@pytest.mark.parametrize("jobs", ["-j1", "-j4"])
+@pytest.mark.parametrize("jobs", [pytest.param("-j1", marks=on_cpython), "-j4"])
 def test_a_project_builds_the_same(waf: Any, project: Any, engine: str, jobs: str) -> None:
 	"""Compilers, rules and configuration tests have the same outputs, messages and configuration."""
 	folder = project(PROJECT)
@@ -95,10 +96,10 @@ def test_a_project_builds_the_same(waf: Any, project: Any, engine: str, jobs: st
 	assert read_status(engine)["totals"]["succeeded"] > 20
 
 
-@pytest.mark.parametrize("jobs", ["-j1", "-j4"])
-def test_waf_2_0_builds_the_same(waf: Any, project: Any, engine: str, waf20: pathlib.Path, jobs: str) -> None:
+@on_cpython
+def test_waf_2_0_builds_the_same(waf: Any, project: Any, engine: str, waf20: pathlib.Path) -> None:
 	"""Waf 2.0.24, which hands its arguments to other parsers, builds the same."""
-	build_both_ways(waf, project(PROJECT), "configure", "build", jobs, wafdir=waf20)
+	build_both_ways(waf, project(PROJECT), "configure", "build", "-j4", wafdir=waf20)
 	assert read_status(engine)["totals"]["succeeded"] > 20
 
 
@@ -109,7 +110,14 @@ def test_waf_2_0_12_builds_the_same(waf: Any, project: Any, engine: str, jack_so
 	assert read_status(engine)["totals"]["succeeded"] > 20
 
 
-@pytest.mark.parametrize("keep", [(), ("-k",), ("-kk",), ("-k", "-j1")])
+@pytest.mark.parametrize(
+	"keep",
+	[
+		pytest.param((), marks=on_cpython),
+		("-k",),
+		*(pytest.param(x, marks=on_cpython) for x in (("-kk",), ("-k", "-j1"))),
+	],
+)
 def test_a_build_that_fails_fails_the_same(waf: Any, project: Any, keep: Tuple[str, ...]) -> None:
 	"""Status, messages of compilers and summary are the same. With -k everything else is built."""
 	rules = """
@@ -213,6 +221,7 @@ def build(bld):
 	assert len(re.findall("1 commands sent to engine", done.stderr + done.stdout)) == 1
 
 
+@on_cpython
 def test_variants_can_be_built_in_one_go(waf: Any, project: Any) -> None:
 	"""Several build contexts, each loading the tool again."""
 	wscript = """\
@@ -241,6 +250,7 @@ def playground(tmp_path: pathlib.Path) -> pathlib.Path:
 	return pathlib.Path(shutil.copytree(ROOT / "playground" / "prefork", tmp_path / "playground"))
 
 
+@on_cpython
 def test_the_playground_works(waf: Any, playground: pathlib.Path) -> None:
 	"""The playground works with and without the engine."""
 	done = waf(playground, "configure", "build", "check", "--zones=prefork")

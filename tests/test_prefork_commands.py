@@ -65,152 +65,167 @@ LIMITED = {"start_new_session": True, **BOTH}
 ENVIRONMENT = "unset COLUMNS LINES; env | sort"
 HANG = "echo one; echo two >&2; exec sleep 600"
 
-CASES = {
-	# how it ends
-	"success": Case(["true"], BOTH),
-	"status": Case(["sh", "-c", "echo out; echo err >&2; exit 3"], BOTH),
-	"segmentation fault": Case(["sh", "-c", "kill -SEGV $$"], BOTH),
-	"killed": Case(["sh", "-c", "echo before; kill -9 $$"], BOTH),
-	"no newline, zero bytes": Case(["printf", r"a\0b\377"], BOTH),
-	"output after the end": Case("(sleep 0.3; echo late) & echo early", SHELL),
-	# the command
-	"tuple": Case(("echo", "a  b"), BOTH),
-	"bytes": Case([b"printf", b"%s", b"\xff"], BOTH),
-	"bytes and text": Case(["printf", "%s%s", b"\xff", "\udcfe"], BOTH),
-	"not UTF-8": Case(["cat", "\udcff"], BOTH),
-	"path": Case(pathlib.Path("sub/prog"), BOTH),
-	"paths": Case([pathlib.Path("sub/prog"), pathlib.Path("x")], BOTH),
-	"text without shell": Case("./works", BOTH),
-	"bytes without shell": Case(b"./works", BOTH),
-	"empty argument": Case(["printf", "<%s>", "", "a"], BOTH),
-	"shell": Case("echo $0 $((1 + 1)) | cat; exit 4", SHELL),
-	"shell, bytes": Case(b"cat \xff", SHELL),
-	"shell, list": Case(["echo $0 $1", "zero", "one"], SHELL),
-	"shell, no such command": Case("no-such-command", SHELL),
-	"many arguments": Case(["printf", "%s"] + ["x" * 100] * 10000, BOTH),
-	# the folder
-	"folder": Case(["pwd"], {"cwd": "/", **BOTH}),
-	"relative folder": Case(["pwd"], {"cwd": "sub", **BOTH}),
-	"folder above": Case(["pwd"], {"cwd": "sub/..", **BOTH}),
-	"folder as bytes": Case(["pwd"], {"cwd": b"sub", **BOTH}),
-	"folder as path": Case(["pwd"], {"cwd": pathlib.Path("sub"), **BOTH}),
-	"command relative to the folder": Case(["./prog"], {"cwd": "sub", **BOTH}),
-	"shell in a folder": Case("./prog", {"cwd": "sub", **SHELL}),
-	# the environment
-	"own environment": Case(ENVIRONMENT, {"env": None, **SHELL}),
-	"os.environ": Case(ENVIRONMENT, {"env": os.environ, **SHELL}),
-	"environment": Case(["/usr/bin/env"], {"env": {"A": "b=c", b"D": b"\xff", "E": "", "F": "\n"}, **BOTH}),
-	"mapping": Case(["/usr/bin/env"], {"env": types.MappingProxyType({"A": "b"}), **BOTH}),
-	"its PATH": Case(["works"], {"env": {"PATH": "/no/such:."}, **BOTH}),
-	"empty folder in its PATH": Case(["works"], {"env": {"PATH": ":/bin"}, **BOTH}),
-	"not in its PATH": Case(["env"], {"env": {"PATH": "/no/such"}, **BOTH}, "No such file"),
-	"without PATH": Case(["env"], {"env": {"A": "b"}, **BOTH}),
-	# standard input
-	"no input": Case(["cat"], BOTH),
-	"null device": Case(["cat"], {"stdin": DEVNULL, **BOTH}),
-	"input": Case(["cat"], {"stdin": PIPE, **BOTH}, {"input": b"one\0two\n" * 1000}),
-	"empty input": Case(["cat"], {"stdin": PIPE, **BOTH}, {"input": b""}),
-	"pipe without input": Case(["cat"], {"stdin": PIPE, **BOTH}),
-	"input that nobody reads": Case(["true"], {"stdin": PIPE, **BOTH}, {"input": b"x" * 1000000}),
-	"the largest input": Case(["wc", "-c"], {"stdin": PIPE, **BOTH}, {"input": b"x" * (1 << 20)}),
-	"larger input": Case(["wc", "-c"], {"stdin": PIPE, **BOTH}, {"input": b"x" * ((1 << 20) + 1)}, "input above"),
-	"input as text": Case(["true"], {"stdin": PIPE, **BOTH}, {"input": "x"}, "input that is not"),
-	"input without a pipe": Case(["cat"], {"stdin": DEVNULL, **BOTH}, {"input": b"x"}, "input that is not"),
-	"input without a reader": Case(["true"], {"stdin": PIPE}, {"input": b"x"}, "a pipe as standard input"),
-	# standard output and error
-	"inherited": Case("echo out; echo err >&2", {"shell": True}),
-	"inherited, explicitly": Case(
-		"echo out; echo err >&2", {"shell": True, "stdin": None, "stdout": None, "stderr": None}
-	),
-	"only output": Case("echo out; echo err >&2", {"shell": True, "stdout": PIPE}),
-	"only error": Case("echo out; echo err >&2", {"shell": True, "stderr": PIPE}),
-	"error to output": Case("echo out; echo err >&2; echo out", {"shell": True, "stdout": PIPE, "stderr": STDOUT}),
-	"error to inherited output": Case("echo out; echo err >&2", {"shell": True, "stderr": STDOUT}),
-	"output to null": Case("echo out; echo err >&2", {"shell": True, "stdout": DEVNULL, "stderr": PIPE}),
-	"both to null": Case("echo out; echo err >&2", {"shell": True, "stdout": DEVNULL, "stderr": DEVNULL}),
-	"descriptor": Case("echo out; echo err >&2", {"shell": True, "stdout": 2, "stderr": 1}),
-	"object without descriptor": Case(["true"], {"stdout": object(), "stderr": PIPE}, {}, "without a descriptor"),
-	"closed descriptor": Case(["true"], {"stdout": 999, "stderr": PIPE}, {}, "Bad file descriptor"),
-	"output to output": Case(["true"], {"stdout": STDOUT, "stderr": PIPE}, {}, "unknown kind of stream"),
-	# time
-	"time enough": Case(["echo", "x"], LIMITED, {"timeout": PATIENT}),
-	"time enough as integer": Case(["echo", "x"], LIMITED, {"timeout": 60.0}),
-	"time-out": Case(["sh", "-c", HANG], LIMITED, {"timeout": 1}),
-	"time-out, shell": Case(HANG, {"shell": True, **LIMITED}, {"timeout": 1.0}),
-	"time-out, children": Case("sleep 600 & " + HANG, {"shell": True, **LIMITED}, {"timeout": 1}),
-	"time-out, only output": Case(HANG, {"shell": True, "stdout": PIPE, "start_new_session": True}, {"timeout": 1}),
-	"time-out, inherited": Case(["sleep", "600"], {"start_new_session": True}, {"timeout": 0.2}),
-	"time-out, input": Case(
-		"cat; exec sleep 600", {"stdin": PIPE, "shell": True, **LIMITED}, {"input": b"x", "timeout": 1}
-	),
-	"no time-out": Case(["true"], BOTH, {"timeout": None}),
-	"no time at all": Case(["sleep", "600"], LIMITED, {"timeout": 0}, "strange time-out"),
-	"time-out without session": Case(["sleep", "600"], BOTH, {"timeout": 0.2}, "without a session"),
-	"time-out as text": Case(["true"], LIMITED, {"timeout": "1"}, "strange time-out"),
-	"unknown argument of communicate": Case(["true"], BOTH, {"no_such": 1}, "unknown arguments"),
-	# arguments of Popen
-	"session": Case([sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid())"], LIMITED),
-	"harmless": Case(["echo", "x"], {"close_fds": True, "bufsize": -1, "preexec_fn": None, "text": None, **BOTH}),
-	"preexec_fn": Case(["pwd"], {"preexec_fn": lambda: os.chdir("/"), **BOTH}, {}, "preexec_fn is given"),
-	"text": Case(["echo", "x"], {"text": True, **BOTH}, {}, "text is given"),
-	"universal_newlines": Case(["echo", "x"], {"universal_newlines": True, **BOTH}, {}, "universal_newlines is given"),
-	"encoding": Case(["echo", "x"], {"encoding": "latin-1", **BOTH}, {}, "encoding is given"),
-	"executable": Case(["x", "-c", "echo $0"], {"executable": "/bin/sh", **BOTH}, {}, "executable is given"),
-	"close_fds": Case(["echo", "x"], {"close_fds": False, **BOTH}, {}, "close_fds is given"),
-	"pass_fds": Case(["echo", "x"], {"pass_fds": (2,), **BOTH}, {}, "pass_fds is given"),
-	"unknown": Case(["true"], {"no_such": 1, **BOTH}, {}, "no_such is given"),
-	# what cannot be started
-	"no such command": Case(["no-such-command", "x"], BOTH, {}, "No such file"),
-	"no such path": Case(["./no-such-command"], BOTH, {}, "No such file"),
-	"no such path, as path": Case([pathlib.Path("no/such/command")], BOTH, {}, "No such file"),
-	"no such path, as bytes": Case([b"./\xff\xfe"], BOTH, {}, "No such file"),
-	"no such command in a folder": Case(["no-such-command"], {"cwd": "sub", **BOTH}, {}, "No such file"),
-	"no such folder": Case(["true"], {"cwd": "/no/such/folder", **BOTH}, {}, "No such file"),
-	"no such folder, inherited": Case(["true"], {"cwd": "no-folder"}, {}, "No such file"),
-	"neither": Case(["no-such-command"], {"cwd": "no-folder", **BOTH}, {}, "No such file"),
-	"folder that is a file": Case(["true"], {"cwd": "works", **BOTH}, {}, "Not a directory"),
-	"empty folder": Case(["true"], {"cwd": "", **BOTH}, {}, "empty folder"),
-	"command that is a folder": Case(["./sub"], BOTH, {}, "Permission denied"),
-	"not executable": Case(["./no-mode"], BOTH, {}, "Permission denied"),
-	"not executable, in PATH": Case(["no-mode"], {"env": {"PATH": "."}, **BOTH}, {}, "Permission denied"),
-	"no interpreter": Case(["./no-interpreter"], BOTH, {}, "No such file"),
-	"no format": Case(["./no-format"], BOTH, {}, "Exec format error"),
-	"a path through a file": Case(["./works/x"], BOTH, {}, "Not a directory"),
-	"empty name": Case([""], BOTH, {}, "No such file|Permission denied"),
-	"an argument too long": Case(["true", "x" * (1 << 18)], BOTH, {}, "Argument list too long"),
-	"arguments too long for a frame": Case(["true", "x" * (9 << 20)], BOTH, {}, "larger than a frame"),
-	"environment too long for a frame": Case(
-		["true"], {"env": {"A": "x" * (9 << 20)}, **BOTH}, {}, "larger than a frame"
-	),
-	# what is no command
-	"nothing": Case([], BOTH, {}, "empty command"),
-	"none": Case(None, BOTH, {}, "neither text nor list"),
-	"number": Case(["echo", 1], BOTH, {}, "argument"),
-	"zero byte": Case(["echo", "a\0b"], BOTH, {}, "zero byte"),
-	"zero byte in the folder": Case(["true"], {"cwd": "/a\0b", **BOTH}, {}, "zero byte"),
-	"zero byte in the environment": Case(["true"], {"env": {"A": "a\0b"}, **BOTH}, {}, "zero byte"),
-	"equals sign in a name": Case(["true"], {"env": {"A=B": "c"}, **BOTH}, {}, "illegal name"),
-	"number as value": Case(["true"], {"env": {"A": 1}, **BOTH}, {}, "environment"),
-	"no character": Case(["echo", "\ud800"], BOTH, {}, "argument"),
-	"path with shell": Case(pathlib.Path("./works"), SHELL, {}, "neither text nor list"),
-	"folder by number": Case(["true"], {"cwd": 1, **BOTH}, {}, "folder"),
+CASES: Dict[str, Dict[str, Case]] = {
+	"how it ends": {
+		"success": Case(["true"], BOTH),
+		"status": Case(["sh", "-c", "echo out; echo err >&2; exit 3"], BOTH),
+		"segmentation fault": Case(["sh", "-c", "kill -SEGV $$"], BOTH),
+		"killed": Case(["sh", "-c", "echo before; kill -9 $$"], BOTH),
+		"no newline, zero bytes": Case(["printf", r"a\0b\377"], BOTH),
+		"output after the end": Case("(sleep 0.3; echo late) & echo early", SHELL),
+	},
+	"the command": {
+		"tuple": Case(("echo", "a  b"), BOTH),
+		"bytes": Case([b"printf", b"%s", b"\xff"], BOTH),
+		"bytes and text": Case(["printf", "%s%s", b"\xff", "\udcfe"], BOTH),
+		"not UTF-8": Case(["cat", "\udcff"], BOTH),
+		"path": Case(pathlib.Path("sub/prog"), BOTH),
+		"paths": Case([pathlib.Path("sub/prog"), pathlib.Path("x")], BOTH),
+		"text without shell": Case("./works", BOTH),
+		"bytes without shell": Case(b"./works", BOTH),
+		"empty argument": Case(["printf", "<%s>", "", "a"], BOTH),
+		"shell": Case("echo $0 $((1 + 1)) | cat; exit 4", SHELL),
+		"shell, bytes": Case(b"cat \xff", SHELL),
+		"shell, list": Case(["echo $0 $1", "zero", "one"], SHELL),
+		"shell, no such command": Case("no-such-command", SHELL),
+		"many arguments": Case(["printf", "%s"] + ["x" * 100] * 10000, BOTH),
+	},
+	"the folder": {
+		"folder": Case(["pwd"], {"cwd": "/", **BOTH}),
+		"relative folder": Case(["pwd"], {"cwd": "sub", **BOTH}),
+		"folder above": Case(["pwd"], {"cwd": "sub/..", **BOTH}),
+		"folder as bytes": Case(["pwd"], {"cwd": b"sub", **BOTH}),
+		"folder as path": Case(["pwd"], {"cwd": pathlib.Path("sub"), **BOTH}),
+		"command relative to the folder": Case(["./prog"], {"cwd": "sub", **BOTH}),
+		"shell in a folder": Case("./prog", {"cwd": "sub", **SHELL}),
+	},
+	"the environment": {
+		"own environment": Case(ENVIRONMENT, {"env": None, **SHELL}),
+		"os.environ": Case(ENVIRONMENT, {"env": os.environ, **SHELL}),
+		"environment": Case(["/usr/bin/env"], {"env": {"A": "b=c", b"D": b"\xff", "E": "", "F": "\n"}, **BOTH}),
+		"mapping": Case(["/usr/bin/env"], {"env": types.MappingProxyType({"A": "b"}), **BOTH}),
+		"its PATH": Case(["works"], {"env": {"PATH": "/no/such:."}, **BOTH}),
+		"empty folder in its PATH": Case(["works"], {"env": {"PATH": ":/bin"}, **BOTH}),
+		"not in its PATH": Case(["env"], {"env": {"PATH": "/no/such"}, **BOTH}, "No such file"),
+		"without PATH": Case(["env"], {"env": {"A": "b"}, **BOTH}),
+	},
+	"standard input": {
+		"no input": Case(["cat"], BOTH),
+		"null device": Case(["cat"], {"stdin": DEVNULL, **BOTH}),
+		"input": Case(["cat"], {"stdin": PIPE, **BOTH}, {"input": b"one\0two\n" * 1000}),
+		"empty input": Case(["cat"], {"stdin": PIPE, **BOTH}, {"input": b""}),
+		"pipe without input": Case(["cat"], {"stdin": PIPE, **BOTH}),
+		"input that nobody reads": Case(["true"], {"stdin": PIPE, **BOTH}, {"input": b"x" * 1000000}),
+		"the largest input": Case(["wc", "-c"], {"stdin": PIPE, **BOTH}, {"input": b"x" * (1 << 20)}),
+		"larger input": Case(["wc", "-c"], {"stdin": PIPE, **BOTH}, {"input": b"x" * ((1 << 20) + 1)}, "input above"),
+		"input as text": Case(["true"], {"stdin": PIPE, **BOTH}, {"input": "x"}, "input that is not"),
+		"input without a pipe": Case(["cat"], {"stdin": DEVNULL, **BOTH}, {"input": b"x"}, "input that is not"),
+		"input without a reader": Case(["true"], {"stdin": PIPE}, {"input": b"x"}, "a pipe as standard input"),
+	},
+	"standard output and error": {
+		"inherited": Case("echo out; echo err >&2", {"shell": True}),
+		"inherited, explicitly": Case(
+			"echo out; echo err >&2", {"shell": True, "stdin": None, "stdout": None, "stderr": None}
+		),
+		"only output": Case("echo out; echo err >&2", {"shell": True, "stdout": PIPE}),
+		"only error": Case("echo out; echo err >&2", {"shell": True, "stderr": PIPE}),
+		"error to output": Case("echo out; echo err >&2; echo out", {"shell": True, "stdout": PIPE, "stderr": STDOUT}),
+		"error to inherited output": Case("echo out; echo err >&2", {"shell": True, "stderr": STDOUT}),
+		"output to null": Case("echo out; echo err >&2", {"shell": True, "stdout": DEVNULL, "stderr": PIPE}),
+		"both to null": Case("echo out; echo err >&2", {"shell": True, "stdout": DEVNULL, "stderr": DEVNULL}),
+		"descriptor": Case("echo out; echo err >&2", {"shell": True, "stdout": 2, "stderr": 1}),
+		"object without descriptor": Case(["true"], {"stdout": object(), "stderr": PIPE}, {}, "without a descriptor"),
+		"closed descriptor": Case(["true"], {"stdout": 999, "stderr": PIPE}, {}, "Bad file descriptor"),
+		"output to output": Case(["true"], {"stdout": STDOUT, "stderr": PIPE}, {}, "unknown kind of stream"),
+	},
+	"time": {
+		"time enough": Case(["echo", "x"], LIMITED, {"timeout": PATIENT}),
+		"time enough as integer": Case(["echo", "x"], LIMITED, {"timeout": 60.0}),
+		"time-out": Case(["sh", "-c", HANG], LIMITED, {"timeout": 1}),
+		"time-out, shell": Case(HANG, {"shell": True, **LIMITED}, {"timeout": 1.0}),
+		"time-out, children": Case("sleep 600 & " + HANG, {"shell": True, **LIMITED}, {"timeout": 1}),
+		"time-out, only output": Case(HANG, {"shell": True, "stdout": PIPE, "start_new_session": True}, {"timeout": 1}),
+		"time-out, inherited": Case(["sleep", "600"], {"start_new_session": True}, {"timeout": 0.2}),
+		"time-out, input": Case(
+			"cat; exec sleep 600", {"stdin": PIPE, "shell": True, **LIMITED}, {"input": b"x", "timeout": 1}
+		),
+		"no time-out": Case(["true"], BOTH, {"timeout": None}),
+		"no time at all": Case(["sleep", "600"], LIMITED, {"timeout": 0}, "strange time-out"),
+		"time-out without session": Case(["sleep", "600"], BOTH, {"timeout": 0.2}, "without a session"),
+		"time-out as text": Case(["true"], LIMITED, {"timeout": "1"}, "strange time-out"),
+		"unknown argument of communicate": Case(["true"], BOTH, {"no_such": 1}, "unknown arguments"),
+	},
+	"arguments of Popen": {
+		"session": Case([sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid())"], LIMITED),
+		"harmless": Case(["echo", "x"], {"close_fds": True, "bufsize": -1, "preexec_fn": None, "text": None, **BOTH}),
+		"preexec_fn": Case(["pwd"], {"preexec_fn": lambda: os.chdir("/"), **BOTH}, {}, "preexec_fn is given"),
+		"text": Case(["echo", "x"], {"text": True, **BOTH}, {}, "text is given"),
+		"universal_newlines": Case(
+			["echo", "x"], {"universal_newlines": True, **BOTH}, {}, "universal_newlines is given"
+		),
+		"encoding": Case(["echo", "x"], {"encoding": "latin-1", **BOTH}, {}, "encoding is given"),
+		"executable": Case(["x", "-c", "echo $0"], {"executable": "/bin/sh", **BOTH}, {}, "executable is given"),
+		"close_fds": Case(["echo", "x"], {"close_fds": False, **BOTH}, {}, "close_fds is given"),
+		"pass_fds": Case(["echo", "x"], {"pass_fds": (2,), **BOTH}, {}, "pass_fds is given"),
+		"unknown": Case(["true"], {"no_such": 1, **BOTH}, {}, "no_such is given"),
+	},
+	"what cannot be started": {
+		"no such command": Case(["no-such-command", "x"], BOTH, {}, "No such file"),
+		"no such path": Case(["./no-such-command"], BOTH, {}, "No such file"),
+		"no such path, as path": Case([pathlib.Path("no/such/command")], BOTH, {}, "No such file"),
+		"no such path, as bytes": Case([b"./\xff\xfe"], BOTH, {}, "No such file"),
+		"no such command in a folder": Case(["no-such-command"], {"cwd": "sub", **BOTH}, {}, "No such file"),
+		"no such folder": Case(["true"], {"cwd": "/no/such/folder", **BOTH}, {}, "No such file"),
+		"no such folder, inherited": Case(["true"], {"cwd": "no-folder"}, {}, "No such file"),
+		"neither": Case(["no-such-command"], {"cwd": "no-folder", **BOTH}, {}, "No such file"),
+		"folder that is a file": Case(["true"], {"cwd": "works", **BOTH}, {}, "Not a directory"),
+		"empty folder": Case(["true"], {"cwd": "", **BOTH}, {}, "empty folder"),
+		"command that is a folder": Case(["./sub"], BOTH, {}, "Permission denied"),
+		"not executable": Case(["./no-mode"], BOTH, {}, "Permission denied"),
+		"not executable, in PATH": Case(["no-mode"], {"env": {"PATH": "."}, **BOTH}, {}, "Permission denied"),
+		"no interpreter": Case(["./no-interpreter"], BOTH, {}, "No such file"),
+		"no format": Case(["./no-format"], BOTH, {}, "Exec format error"),
+		"a path through a file": Case(["./works/x"], BOTH, {}, "Not a directory"),
+		"empty name": Case([""], BOTH, {}, "No such file|Permission denied"),
+		"an argument too long": Case(["true", "x" * (1 << 18)], BOTH, {}, "Argument list too long"),
+		"arguments too long for a frame": Case(["true", "x" * (9 << 20)], BOTH, {}, "larger than a frame"),
+		"environment too long for a frame": Case(
+			["true"], {"env": {"A": "x" * (9 << 20)}, **BOTH}, {}, "larger than a frame"
+		),
+	},
+	"what is no command": {
+		"nothing": Case([], BOTH, {}, "empty command"),
+		"none": Case(None, BOTH, {}, "neither text nor list"),
+		"number": Case(["echo", 1], BOTH, {}, "argument"),
+		"zero byte": Case(["echo", "a\0b"], BOTH, {}, "zero byte"),
+		"zero byte in the folder": Case(["true"], {"cwd": "/a\0b", **BOTH}, {}, "zero byte"),
+		"zero byte in the environment": Case(["true"], {"env": {"A": "a\0b"}, **BOTH}, {}, "zero byte"),
+		"equals sign in a name": Case(["true"], {"env": {"A=B": "c"}, **BOTH}, {}, "illegal name"),
+		"number as value": Case(["true"], {"env": {"A": 1}, **BOTH}, {}, "environment"),
+		"no character": Case(["echo", "\ud800"], BOTH, {}, "argument"),
+		"path with shell": Case(pathlib.Path("./works"), SHELL, {}, "neither text nor list"),
+		"folder by number": Case(["true"], {"cwd": 1, **BOTH}, {}, "folder"),
+	},
 }
 
 
 # some are errors that Popen finds when the command runs already; it is left behind then, with a warning
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
+@pytest.mark.parametrize("kind", CASES)
 def test_a_command_does_what_it_does_without_us(
-	case: Case, hook: prefork.Prefork, here: pathlib.Path, capfd: pytest.CaptureFixture
+	kind: str, hook: prefork.Prefork, here: pathlib.Path, capfd: pytest.CaptureFixture
 ) -> None:
 	"""Result or exception and output are the same, and the commands listed so run in the engine."""
-	expected = observe(Utils.run_regular_process, case.cmd, case.kwargs, case.cargs), capfd.readouterr()
-	assert (observe(hook.run_process, case.cmd, case.kwargs, case.cargs), capfd.readouterr()) == expected
-	assert len(hook.reasons) == (1 if case.reason else 0), hook.reasons
-	for reason in hook.reasons:
-		assert re.search(case.reason, reason)
-	assert not hook.lost
-	end_strays()
+	for name, case in CASES[kind].items():
+		expected = observe(Utils.run_regular_process, case.cmd, case.kwargs, case.cargs), capfd.readouterr()
+		found = observe(hook.run_process, case.cmd, case.kwargs, case.cargs), capfd.readouterr()
+		assert found == expected, name
+		assert len(hook.reasons) == (1 if case.reason else 0), (name, hook.reasons)
+		for reason in hook.reasons:
+			assert re.search(case.reason, reason), name
+		assert not hook.lost, name
+		hook.reasons.clear()
+		end_strays()
 
 
 def end_strays() -> None:

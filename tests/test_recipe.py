@@ -2,25 +2,27 @@
 
 from typing import Any
 
+from conftest import on_cpython
+
 LOAD = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\n"
 
 # every task writes its arguments into its target; some fit a recipe, and others must be left to Waf
 WORDS = """\
-import os, sys
+import os
 from waflib import Task
 from waflib.TaskGen import feature, taskgen_method
-WRITE = "import sys; open(sys.argv[1], 'w').write(repr(sys.argv[2:]))"
+WRITE = 'printf "<%s>" "$@" > "$0"'
 def make(name, text, **kw):
-	return type(name, (Task.Task,), dict(kw, run_str="${PYTHON} -c ${WRITE} ${TGT[0].abspath()} " + text))
+	return type(name, (Task.Task,), dict(kw, run_str="${SHELL} -c ${WRITE} ${TGT[0].abspath()} " + text))
 class changed(Task.Task):
-	run_str = "${PYTHON} -c ${WRITE} ${TGT} ${FLAGS}"
-changed.run = Task.compile_fun("${PYTHON} -c ${WRITE} ${TGT} ${FLAGS} ${OTHER}")[0]
+	run_str = "${SHELL} -c ${WRITE} ${TGT} ${FLAGS}"
+changed.run = Task.compile_fun("${SHELL} -c ${WRITE} ${TGT} ${FLAGS} ${OTHER}")[0]
 class own(Task.Task):
-	run_str = "${PYTHON} -c ${WRITE} ${TGT} ${I_ST:INCLUDES}"
+	run_str = "${SHELL} -c ${WRITE} ${TGT} ${I_ST:INCLUDES}"
 	def colon(self, one, other):
 		return ["own", one, other]
 class elsewhere(Task.Task):
-	run_str = "${PYTHON} -c ${WRITE} ${TGT[0].abspath()} ${SRC}"
+	run_str = "${SHELL} -c ${WRITE} ${TGT[0].abspath()} ${SRC}"
 	def get_cwd(self):
 		return self.inputs[0].parent
 KINDS = [
@@ -32,7 +34,7 @@ KINDS = [
 ]
 def build(bld):
 	env = bld.env
-	env.PYTHON, env.WRITE = [sys.executable], WRITE
+	env.SHELL, env.WRITE = ["sh"], WRITE
 	env.FLAGS, env.INCLUDES, env.OTHER = ["-a", "", "b c"], ["i", "j"], ["other"]
 	env.I_ST, env.BEFORE, env.EMPTY = "-I%s", ["x", "y"], []
 	@feature("words")
@@ -99,6 +101,7 @@ def build(bld):
 """
 
 
+@on_cpython
 def test_variables_are_not_looked_up_for_each_task(waf: Any, project: Any) -> None:
 	"""Of a hundred tasks with one environment, Waf's code looks up the variables of a few."""
 	folder = project({"wscript": LOAD + FEW_LOOKUPS})
@@ -126,6 +129,7 @@ def build(bld):
 """
 
 
+@on_cpython
 def test_last_command_is_told(waf: Any, project: Any) -> None:
 	"""A task that has failed, or keeps its command, has the command that it ran, for Waf's messages and other tools."""
 	folder = project({"wscript": LOAD + FAILING})

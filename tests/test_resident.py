@@ -9,7 +9,8 @@ import sys
 from typing import Callable, Dict, NamedTuple, Tuple
 
 import pytest
-from resident_support import Pair, said
+from conftest import on_cpython
+from resident_support import Pair, by_python, said
 
 from waflib_extras.launcher import caller
 from waflib_extras.resident import memo, witness
@@ -192,7 +193,10 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("part", CHANGES)
+ON_PYPY = ("sources and wscripts", "ends")  # what they compare is data, which is the same with any interpreter
+
+
+@pytest.mark.parametrize("part", [x if x in ON_PYPY else pytest.param(x, marks=on_cpython) for x in CHANGES])
 def test_every_change(pair: Callable[..., Pair], part: str) -> None:
 	"""After each kind of change, output and results are those of Waf without a resident."""
 	both = pair(FILES)
@@ -234,6 +238,7 @@ def build(bld):
 }
 
 
+@by_python
 def test_what_is_not_seen(resident: Callable[..., object]) -> None:
 	"""A wscript that reads something that cannot be compared is run each time, and the reason is told."""
 	made = resident(dict(UNSEEN_FILES, wscript=UNSEEN_FILES["wscript"] % ("", "pass")))
@@ -279,14 +284,13 @@ def change_back(folder: pathlib.Path) -> None:
 	(folder / "link").symlink_to("outside")
 
 
-@pytest.mark.parametrize("names", [tuple(SEEN)[:5], tuple(SEEN)[5:]], ids=["first", "second"])
-def test_what_is_seen(resident: Callable[..., object], names: Tuple[str, ...]) -> None:
+def test_what_is_seen(resident: Callable[..., object]) -> None:
 	"""A wscript may read files, folders and links: it is answered from memory until one of them is another."""
 	text = "import os\nimport pathlib\n" + UNSEEN_FILES["wscript"]
 	made = resident(dict(UNSEEN_FILES, wscript=text % ("", "pass"), **{"folder/file": "", "link": ""}))
 	change_all(made.folder)
 	change_back(made.folder)
-	for name in names:
+	for name in SEEN:
 		(made.folder / "wscript").write_text(text % ("", f"print({SEEN[name]})"))
 		before = said(made.settle("build"), made.folder)
 		answered = made.count("answered")
@@ -298,6 +302,7 @@ def test_what_is_seen(resident: Callable[..., object], names: Tuple[str, ...]) -
 		assert said(made.run("build"), made.folder) == before
 
 
+@on_cpython
 def test_random_edits(pair: Callable[..., Pair]) -> None:
 	"""Any sequence of edits gives the same as Waf without a resident."""
 	both = pair(FILES)
@@ -401,6 +406,7 @@ def test_functions_that_others_keep(tmp_path: pathlib.Path) -> None:
 	subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True, timeout=60)
 
 
+@on_cpython
 def test_switched_off(resident: Callable[..., object]) -> None:
 	"""With --no-resident, or with the variable, Waf runs in the calling process."""
 	made = resident({"wscript": UNSEEN_FILES["wscript"] % ("", "print(os.getppid())"), "outside": ""}, start=False)

@@ -6,7 +6,8 @@ import random
 from typing import Any, Callable, Dict, List
 
 import pytest
-from resident_support import Resident
+from conftest import on_cpython
+from resident_support import Resident, by_python
 from test_resident_sketch import FILES, draw
 from waflib import Build, Node
 
@@ -117,7 +118,7 @@ def fill_a_file(made: Any, chance: random.Random) -> None:
 EDITS = [edit_tables, edit_in_place, edit_whole, remove_entries, add_nodes, remove_nodes, fill_a_file]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(n, marks=on_cpython) for n in range(20, 100))])
 def test_what_has_changed_is_added(made: Context, seed: int) -> None:
 	"""It is what Waf would have packed, though it begins with what was packed before."""
 	chance = random.Random(seed)
@@ -183,8 +184,8 @@ def test_nodes_with_a_state_of_their_own(made: Context) -> None:
 		database.PackedDatabase(made)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("client", ["python"], indirect=True)
-@pytest.mark.parametrize("tools", ["", "large"])
+@by_python
+@pytest.mark.parametrize("tools", [pytest.param("", marks=on_cpython), "large"])
 def test_waf_reads_it(resident: Callable[..., Resident], tools: str) -> None:
 	"""A run that goes on adds to what was packed before its call, and any other Waf reads that."""
 	made = resident({**FILES, "wscript": FILES["wscript"].replace("load('resident')", f"load('{tools} resident')")})

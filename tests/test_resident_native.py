@@ -11,6 +11,7 @@ import time
 from typing import Any, Callable, List, NamedTuple
 
 import pytest
+from conftest import on_cpython
 from resident_support import Resident, install, said
 from test_resident_sketch import is_drawn
 
@@ -71,6 +72,7 @@ def test_python_is_not_asked(built: Resident) -> None:
 	assert built.count("answered") == count + 1
 
 
+@on_cpython
 def test_a_resident_that_was_killed(built: Resident) -> None:
 	"""The record is right all the same. After an edit, Python runs Waf, and leaves another resident process."""
 	before = said(built.run("build"), built.folder)
@@ -84,6 +86,7 @@ def test_a_resident_that_was_killed(built: Resident) -> None:
 	built.wait(built.told)
 
 
+@on_cpython
 def test_a_resident_that_is_told_to_leave(built: Resident, runtime: pathlib.Path) -> None:
 	"""It takes its records with it."""
 	assert "stopped" in built.run("--resident-stop").stdout
@@ -120,17 +123,22 @@ def damage_folder(path: pathlib.Path) -> None:
 	path.mkdir()
 
 
-@pytest.mark.parametrize("damage", [damage_cut, damage_counts, damage_fifo, damage_link, damage_folder])
-def test_what_is_no_record(damage: Callable[[pathlib.Path], None], built: Resident, runtime: pathlib.Path) -> None:
+@on_cpython
+def test_what_is_no_record(built: Resident, runtime: pathlib.Path) -> None:
 	"""Python runs the command line, and nothing waits for ever."""
 	before = said(built.run("build"), built.folder)
-	for path in find_records(runtime):
+	(path,) = find_records(runtime)
+	record = path.read_bytes()
+	for damage in (damage_cut, damage_counts, damage_fifo, damage_link, damage_folder):
+		path.write_bytes(record)
+		count = built.count("answered")
 		damage(path)
-	assert said(built.run("build"), built.folder) == before
-	for path in find_records(runtime):
+		assert said(built.run("build"), built.folder) == before, damage
+		assert built.count("answered") > count, damage
 		shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
+@on_cpython
 def test_a_folder_that_others_can_write_to(built: Resident, runtime: pathlib.Path) -> None:
 	"""What lies there may be a stranger's, so it does not count."""
 	for path in find_records(runtime):
@@ -143,6 +151,7 @@ def test_a_folder_that_others_can_write_to(built: Resident, runtime: pathlib.Pat
 		runtime.chmod(0o700)
 
 
+@on_cpython
 def test_a_record_of_another_user(built: Resident, runtime: pathlib.Path) -> None:
 	if os.geteuid():
 		pytest.skip("only root can give files away")
@@ -152,7 +161,7 @@ def test_a_record_of_another_user(built: Resident, runtime: pathlib.Path) -> Non
 	assert "finished" in built.run("build").stdout
 
 
-@pytest.mark.parametrize("way", ["module", "path"])
+@pytest.mark.parametrize("way", ["module", pytest.param("path", marks=on_cpython)])
 def test_a_python_that_starts_in_another_way(
 	way: str, resident: Make, runtime: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -184,6 +193,7 @@ def test_a_python_that_starts_in_another_way(
 			os.kill(pid, signal.SIGCONT)
 
 
+@on_cpython
 def test_other_rights(built: Resident) -> None:
 	"""In another namespace, other files may be there, so the record does not count."""
 	if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
@@ -195,6 +205,7 @@ def test_other_rights(built: Resident) -> None:
 	assert built.count("answered") == count
 
 
+@on_cpython
 def test_commands_do_not_see_who_was_called(resident: Make) -> None:
 	files = dict(FILES, wscript=FILES["wscript"] + "\tprint('called by', bld.cmd_and_log('echo $WAF_CALLED_BY.'))\n")
 	made = resident(files, start=False)
@@ -211,6 +222,7 @@ def install_copy(folder: pathlib.Path) -> pathlib.Path:
 	return waf
 
 
+@on_cpython
 def test_without_python(tmp_path: pathlib.Path, client: str) -> None:
 	"""One line names what is missing, and how to get it."""
 	waf = install_copy(tmp_path / "bin")
@@ -229,6 +241,7 @@ sys.exit(3)
 """
 
 
+@on_cpython
 def test_a_link_to_it(tmp_path: pathlib.Path, client: str) -> None:
 	"""It finds Python's waf where the link leads, and passes all on: arguments, status and ignored signals."""
 	waf = install_copy(tmp_path / "bin")
@@ -244,6 +257,7 @@ def test_a_link_to_it(tmp_path: pathlib.Path, client: str) -> None:
 	assert int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1
 
 
+@on_cpython
 def test_a_listener_that_is_in_the_way(built: Resident, runtime: pathlib.Path) -> None:
 	"""A socket whose queue is full does not hold the answer up."""
 	pid = stop(built)
@@ -345,6 +359,7 @@ def test_an_edit_needs_no_python(edited: Edited) -> None:
 	assert edited.starts() == starts
 
 
+@on_cpython
 def test_an_edit_that_fails(edited: Edited) -> None:
 	"""The exit status and the messages are those of Python's waf."""
 	starts = edited.starts()
@@ -356,6 +371,7 @@ def test_an_edit_that_fails(edited: Edited) -> None:
 	assert said(ours, edited.made.folder) == said(theirs, edited.made.folder)
 
 
+@on_cpython
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 68), (signal.SIGTERM, -15), (signal.SIGHUP, -1)])
 def test_signals_after_an_edit(number: int, status: int, edited: Edited) -> None:
 	"""A signal ends the command, and the caller as Python's waf would end."""
@@ -369,6 +385,7 @@ def test_signals_after_an_edit(number: int, status: int, edited: Edited) -> None
 	assert edited.starts() == starts
 
 
+@on_cpython
 def test_stopped_after_an_edit(edited: Edited) -> None:
 	"""A caller that is stopped stops the command, too, and both go on together."""
 	edited.edit(WAIT)
@@ -386,6 +403,7 @@ def test_stopped_after_an_edit(edited: Edited) -> None:
 	edited.made.wait(edited.is_gone)
 
 
+@on_cpython
 def test_a_caller_that_is_killed(edited: Edited) -> None:
 	"""Its command ends with it."""
 	edited.edit(WAIT)
@@ -395,6 +413,7 @@ def test_a_caller_that_is_killed(edited: Edited) -> None:
 	edited.made.wait(edited.is_gone)
 
 
+@on_cpython
 def test_a_resident_that_is_killed_in_a_command(edited: Edited) -> None:
 	"""The caller says so, ends the command, and does not run it once more."""
 	edited.edit(WAIT)
@@ -405,6 +424,7 @@ def test_a_resident_that_is_killed_in_a_command(edited: Edited) -> None:
 	edited.made.wait(edited.is_gone)
 
 
+@on_cpython
 def test_a_resident_that_is_killed_when_no_reader_is_left(edited: Edited) -> None:
 	"""The command does not run once more, though the caller cannot say so."""
 	starts = edited.starts()
@@ -450,6 +470,7 @@ def test_descriptors_after_an_edit(resident: Make, runtime: pathlib.Path) -> Non
 	assert (made.folder / "build" / "out.txt").read_text() == "told by the caller"
 
 
+@on_cpython
 def test_a_resident_that_refuses(edited: Edited) -> None:
 	"""If the caller has other limits, Python's waf runs the build."""
 	starts = edited.starts()
@@ -510,7 +531,7 @@ def build(bld):
 """
 
 
-@pytest.mark.parametrize("out", ["folder", "link"])
+@pytest.mark.parametrize("out", ["folder", pytest.param("link", marks=on_cpython)])
 def test_paths_through_the_build_folder(out: str, resident: Make, runtime: pathlib.Path) -> None:
 	"""A path through a folder and back is the path without it, unless the folder is a link."""
 	made = resident(

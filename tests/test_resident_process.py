@@ -12,7 +12,8 @@ import threading
 from typing import Any, Callable, Dict, List
 
 import pytest
-from resident_support import TRIES, Resident
+from conftest import on_cpython
+from resident_support import TRIES, Resident, by_python
 
 from waflib_extras.launcher import caller, residents
 from waflib_extras.resident import child
@@ -86,7 +87,15 @@ def finish(process: "subprocess.Popen[str]") -> List[Any]:
 		return [process.returncode, out, err]
 
 
-@pytest.mark.parametrize("number, status", [(signal.SIGINT, 68), (signal.SIGTERM, -15), (signal.SIGHUP, -1)])
+@by_python
+@pytest.mark.parametrize(
+	"number, status",
+	[
+		(signal.SIGINT, 68),
+		pytest.param(signal.SIGTERM, -15, marks=on_cpython),
+		pytest.param(signal.SIGHUP, -1, marks=on_cpython),
+	],
+)
 def test_signals(resident: Callable[..., Resident], number: int, status: int) -> None:
 	"""A signal to the client reaches the build and its commands, and the client ends as the build does."""
 	made = resident(FILES)
@@ -97,6 +106,7 @@ def test_signals(resident: Callable[..., Resident], number: int, status: int) ->
 	made.wait(lambda: not is_alive(pid))
 
 
+@by_python
 def test_stopped_and_continued(resident: Callable[..., Resident]) -> None:
 	"""Ctrl-Z stops the client and the build; both go on together."""
 	made = resident(FILES)
@@ -115,6 +125,7 @@ def test_stopped_and_continued(resident: Callable[..., Resident]) -> None:
 	made.wait(lambda: not is_alive(pid))
 
 
+@by_python
 def test_killed_client(resident: Callable[..., Resident]) -> None:
 	"""The end of the client, even by -9, ends the build and its commands; the resident stays."""
 	made = resident(FILES)
@@ -127,6 +138,7 @@ def test_killed_client(resident: Callable[..., Resident]) -> None:
 	assert made.count("forked") == 2
 
 
+@by_python
 def test_killed_resident(resident: Callable[..., Resident]) -> None:
 	"""The end of the resident ends the build; the client says so, and the next build makes another resident."""
 	made = resident(FILES)
@@ -142,6 +154,7 @@ def test_killed_resident(resident: Callable[..., Resident]) -> None:
 	assert made.wait(made.told)["pid"] != first
 
 
+@by_python
 def test_ends(resident: Callable[..., Resident]) -> None:
 	"""The client ends in the same way as its command."""
 	made = resident(FILES)
@@ -152,6 +165,7 @@ def test_ends(resident: Callable[..., Resident]) -> None:
 	assert "said at the end" in made.run("say", status=None).stderr
 
 
+@by_python
 def test_circumstances(resident: Callable[..., Resident]) -> None:
 	"""A child has the folder, arguments and variables of its caller."""
 	made = resident(FILES)
@@ -162,6 +176,7 @@ def test_circumstances(resident: Callable[..., Resident]) -> None:
 	assert f"{made.folder} ['tell', '--targets=x'] /somewhere" in line
 
 
+@by_python
 def test_other_descriptors(resident: Callable[..., Resident]) -> None:
 	"""Descriptors that a caller passes on besides the streams, as make does, reach the command."""
 	made = resident(FILES)
@@ -179,6 +194,7 @@ def test_other_descriptors(resident: Callable[..., Resident]) -> None:
 	assert made.count("forked") == 1
 
 
+@by_python
 def test_other_limits(resident: Callable[..., Resident]) -> None:
 	"""A command of a caller with another priority, umask or limit is not forked, but runs in the calling process."""
 	made = resident(FILES)
@@ -224,6 +240,7 @@ def test_where_compiled_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
 	assert not server.is_compiled("/compiled-not/tree")
 
 
+@by_python
 def test_modules_that_are_compiled_again(resident: Callable[..., Resident], tmp_path: pathlib.Path) -> None:
 	"""The resident stays when other processes write or remove the compiled form of unchanged modules."""
 	import shutil
@@ -251,6 +268,8 @@ def test_modules_that_are_compiled_again(resident: Callable[..., Resident], tmp_
 	assert made.told().get("pid") == pid
 
 
+@on_cpython
+@by_python
 def test_why_it_has_left(resident: Callable[..., Resident]) -> None:
 	"""The next run tells in the zone why the resident has left."""
 	made = resident(FILES)
@@ -264,6 +283,7 @@ def test_why_it_has_left(resident: Callable[..., Resident]) -> None:
 	assert "the one before was killed" in made.run("build", "--zones=resident").stdout
 
 
+@on_cpython
 def test_older_waf(resident: Callable[..., Resident], waf20: pathlib.Path) -> None:
 	"""Waf 2.0 is kept ready, too, as another Waf than the installed one."""
 	made = resident(FILES, start=False)
@@ -275,6 +295,8 @@ def test_older_waf(resident: Callable[..., Resident], waf20: pathlib.Path) -> No
 	assert "a.txt" in made.run("build", env=env).stdout
 
 
+@on_cpython
+@by_python
 def test_two_at_once(resident: Callable[..., Resident]) -> None:
 	"""Two clients of a project run at once, as without a resident."""
 	made = resident(FILES)
@@ -285,6 +307,8 @@ def test_two_at_once(resident: Callable[..., Resident]) -> None:
 		finish(process)
 
 
+@on_cpython
+@by_python
 def test_moved_project(resident: Callable[..., Resident]) -> None:
 	"""The resident leaves when its project's folder is gone."""
 	made = resident(FILES)
@@ -292,6 +316,8 @@ def test_moved_project(resident: Callable[..., Resident]) -> None:
 	made.wait(lambda: not made.told())
 
 
+@on_cpython
+@by_python
 def test_idle(resident: Callable[..., Resident]) -> None:
 	"""It leaves when no call comes for some time."""
 	made = resident(FILES, start=False)
@@ -302,6 +328,7 @@ def test_idle(resident: Callable[..., Resident]) -> None:
 	made.wait(lambda: not list(pathlib.Path(os.environ["WAFD_RUNTIME_DIR"]).glob("resident-*.sock")))
 
 
+@on_cpython
 def test_list_and_stop(resident: Callable[..., Resident]) -> None:
 	"""It is listed with its counts, and ends on request."""
 	made = resident(FILES)
@@ -315,6 +342,8 @@ def test_list_and_stop(resident: Callable[..., Resident]) -> None:
 	assert "--resident-list" in wrong.stderr
 
 
+@on_cpython
+@by_python
 def test_nonsense_on_the_socket(resident: Callable[..., Resident]) -> None:
 	"""A malformed request ends only its connection; the socket is for its user alone."""
 	made = resident(FILES)
@@ -331,6 +360,8 @@ def test_nonsense_on_the_socket(resident: Callable[..., Resident]) -> None:
 	assert made.told()
 
 
+@on_cpython
+@by_python
 def test_open_folder(resident: Callable[..., Resident], runtime: pathlib.Path) -> None:
 	"""A folder of sockets that is open to others is not used."""
 	made = resident(FILES)
@@ -374,6 +405,8 @@ def test_terminal(resident: Callable[..., Resident]) -> None:
 	pytest.fail(f"it is never answered: {made.told()}")
 
 
+@on_cpython
+@by_python
 def test_what_its_processes_replace_can_be_listed(resident: Callable[..., Resident]) -> None:
 	"""A process of the resident names the functions of Waf that it replaces, as any tool does."""
 	done = resident(FILES).run("build", "--zones=hooks")
@@ -415,7 +448,7 @@ def test_an_answer_to_a_caller_that_is_held_up() -> None:
 	sock.close()
 
 
-def test_a_caller_does_not_wait_for_the_childs_memory(client: str) -> None:
+def test_a_caller_does_not_wait_for_the_childs_memory() -> None:
 	"""A child tells its status, and gives back the caller's descriptors, before it ends."""
 	out, into = os.pipe()
 	ours, theirs = socket.socketpair()

@@ -12,12 +12,12 @@ import time
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
-from resident_support import Pair, Resident, said
+from conftest import on_cpython
+from resident_support import Pair, Resident, by_python, said
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere")
 
 PYPY = sys.implementation.name == "pypy"
-on_one = pytest.mark.skipif(PYPY, reason="it is the same with any interpreter, and takes long with this one")
 
 FILES = {
 	"wscript": """\
@@ -180,6 +180,7 @@ def is_over(made: Resident) -> bool:
 	return reason not in ("", BEING, "not yet") and "just before" not in reason
 
 
+@by_python
 def test_nothing_is_done_ahead(resident: Callable[..., Resident]) -> None:
 	"""A run that is begun ends before it writes, starts or removes anything, and is not begun again."""
 	made = resident({"wscript": DOING % ("", "pass"), "other": ""})
@@ -211,7 +212,7 @@ def build(bld):
 	bld.env.READ = bld.path.find_node('read.txt').read()
 	if os.path.exists('slow'):
 		os.chdir('slow')
-		for i in range(120):
+		for i in range(80):
 			hashlib.sha256(bytes(10000000)).digest()
 		os.chdir(bld.path.abspath())
 	bld(rule='echo ${READ} > ${TGT}', target='read.out')
@@ -219,7 +220,8 @@ def build(bld):
 """
 
 
-@on_one
+@by_python
+@on_cpython
 def test_while_it_is_begun(resident: Callable[..., Resident]) -> None:
 	"""The next build sees edits that were made while a run is begun. A call at that time does not wait for the run."""
 	made = resident({"wscript": SLOW, "read.txt": "one", "a.txt": "a"})
@@ -241,6 +243,7 @@ def test_while_it_is_begun(resident: Callable[..., Resident]) -> None:
 	assert (made.count("thawed"), made.count("forked")) == (thawed, forked + 2)
 
 
+@on_cpython
 def test_killed(resident: Callable[..., Resident]) -> None:
 	"""A run that waits and is killed is made good by another one; when the resident is killed, it ends, too."""
 	made = resident(FILES)
@@ -259,7 +262,7 @@ def test_killed(resident: Callable[..., Resident]) -> None:
 	assert "without" in (made.folder / "out" / "a.out").read_text()
 
 
-@on_one
+@on_cpython
 def test_killed_at_any_moment(resident: Callable[..., Resident]) -> None:
 	"""The resident survives its processes, whenever they are killed, and the build is right."""
 	made = resident(FILES)
@@ -282,6 +285,8 @@ def test_killed_at_any_moment(resident: Callable[..., Resident]) -> None:
 		assert made.told().get("pid") == pid
 
 
+@on_cpython
+@by_python
 def test_it_only_looks(resident: Callable[..., Resident]) -> None:
 	"""A run that went on and had nothing to do is answered from memory, with all its output."""
 	made = resident(FILES)
@@ -294,6 +299,7 @@ def test_it_only_looks(resident: Callable[..., Resident]) -> None:
 	assert made.count("forked") <= 2
 
 
+@on_cpython
 def test_ignored_signals(resident: Callable[..., Resident]) -> None:
 	"""A caller that ignores signals, as after `nohup` or in the background of a script, is served, too."""
 	names = (signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
@@ -328,6 +334,7 @@ def build(bld):
 """
 
 
+@by_python
 def test_caller(resident: Callable[..., Resident]) -> None:
 	"""A run that goes on has the caller's descriptors, gets its signals, and ends with it."""
 	made = resident({"wscript": WAITS, "run.sh": "true", "number": "none", "handed": "handed on"})
@@ -359,7 +366,7 @@ def test_caller(resident: Callable[..., Resident]) -> None:
 	assert made.count("thawed") >= 2
 
 
-@on_one
+@on_cpython
 def test_terminal(resident: Callable[..., Resident]) -> None:
 	"""On a terminal the output is as without a resident. On a terminal of another size the run is begun anew."""
 	import fcntl
@@ -416,7 +423,8 @@ def build(bld):
 }
 
 
-@on_one
+@by_python
+@on_cpython
 def test_unity(resident: Callable[..., Resident]) -> None:
 	"""With unity the second edit of a source goes on, and an edit that changes the plan begins anew."""
 	made = resident(UNITY)

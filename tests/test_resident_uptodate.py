@@ -7,7 +7,8 @@ import sys
 from typing import Any, Callable, Dict, Tuple
 
 import pytest
-from resident_support import Pair, Resident
+from conftest import on_cpython
+from resident_support import Pair, Resident, by_python
 from test_resident_sketch import is_drawn
 
 from waflib_extras.launcher import caller
@@ -114,8 +115,11 @@ Task.Task.signature = signature
 
 Edit = Callable[[pathlib.Path], Any]
 CACHED = "prefork wafcc large"
-on_both = pytest.mark.parametrize(("client", "tools"), [("python", ""), ("native", CACHED)], indirect=["client"])
-on_one = pytest.mark.parametrize("client", ["python"], indirect=True)
+on_both = pytest.mark.parametrize(
+	("client", "tools"),
+	[("python", ""), pytest.param("native", CACHED, marks=on_cpython)],
+	indirect=["client"],
+)
 
 
 def write(path: str, text: str) -> Edit:
@@ -203,12 +207,13 @@ def test_every_edit(tools: str, pair: Callable[..., Pair], alone: None) -> None:
 	assert both.ours.result()["out/said.txt"] == b"77 33 77\n"
 
 
+@on_cpython
 @on_both
 def test_edits_before_tasks_are_asked(tools: str, pair: Callable[..., Pair], alone: None) -> None:
 	"""A task that was not up to date when it was asked runs after the call, whether or not more has changed since."""
 	both = pair(with_tools(tools))
 	both.ours.serve("build")
-	for number in range(4):
+	for number in range(2):
 		draw(both.ours)
 		both.change(write("main.c", FILES["main.c"] + f"int e{number};\n"))
 		both.twin.run("build", env={caller.OFF: "1"})
@@ -223,6 +228,7 @@ def test_edits_before_tasks_are_asked(tools: str, pair: Callable[..., Pair], alo
 		assert known < 7 and both.ours.count("thawed") == begun + 1, (known, both.ours.told())
 
 
+@on_cpython
 @on_both
 def test_objects_of_others(tools: str, pair: Callable[..., Pair], alone: None) -> None:
 	"""An object that was overwritten after tasks were asked counts as it does for Waf."""
@@ -236,7 +242,7 @@ def test_objects_of_others(tools: str, pair: Callable[..., Pair], alone: None) -
 	both.run_alike("build")
 
 
-@on_one
+@by_python
 def test_known_tasks_are_not_asked(resident: Callable[..., Resident]) -> None:
 	"""After the call, only the tasks that an edit concerns are asked once more, and those of other kinds."""
 	files = with_tools("")
@@ -253,11 +259,13 @@ def test_known_tasks_are_not_asked(resident: Callable[..., Resident]) -> None:
 	assert "asked: 13" in made.run("build").stdout
 
 
-@on_one
+@by_python
 @pytest.mark.parametrize(
 	("code", "reason"),
-	[(PRINTING, "it prints something"), (REPLACING, "Task.Task.signature is the project's own")],
-	ids=["prints", "replaces"],
+	[
+		pytest.param(PRINTING, "it prints something", id="prints"),
+		pytest.param(REPLACING, "Task.Task.signature is the project's own", id="replaces", marks=on_cpython),
+	],
 )
 def test_tasks_that_cannot_be_asked(code: str, reason: str, resident: Callable[..., Resident]) -> None:
 	"""If a task does something else when it is asked, no task is asked before the call, and nothing is done twice."""

@@ -7,7 +7,8 @@ import sys
 from typing import Any, Callable
 
 import pytest
-from resident_support import Resident
+from conftest import on_cpython
+from resident_support import Resident, by_python
 from test_resident_sketch import is_drawn
 
 from waflib_extras.facts import answers
@@ -69,6 +70,7 @@ def test_answered_and_begun_ahead(make: Callable[[], Resident]) -> None:
 	assert made.count("thawed")
 
 
+@on_cpython
 def test_settings_are_asked_again(make: Callable[[], Resident], tmp_path: pathlib.Path) -> None:
 	"""A file of settings that appears, changes or vanishes is noticed, though Waf itself has never looked at it."""
 	made = make()
@@ -91,6 +93,8 @@ def test_settings_are_asked_again(make: Callable[[], Resident], tmp_path: pathli
 	assert made.count("thawed") == thawed and " hit" not in done.stdout + done.stderr
 
 
+@on_cpython
+@by_python
 def test_the_same_environment_otherwise(make: Callable[[], Resident], tmp_path: pathlib.Path) -> None:
 	"""Another value of a variable is another environment, which has its own process."""
 	made = make()

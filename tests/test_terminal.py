@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import pytest
+from conftest import on_cpython
 
 from waflib_extras.console import history, progress, summary
 
@@ -52,6 +53,7 @@ def last_line(done: Any) -> str:
 # ---- what was saved
 
 
+@on_cpython
 def test_the_last_line_tells_what_was_saved(waf: Any, project: Any) -> None:
 	"""The line has the hits with the time that their commands took, and the number of commands that ran."""
 	folder = project(PROJECT)
@@ -67,6 +69,7 @@ def test_the_last_line_tells_what_was_saved(waf: Any, project: Any) -> None:
 	assert "1 Waf's own way" not in saved
 
 
+@on_cpython
 def test_a_project_keeps_its_own_quiet(waf: Any, project: Any) -> None:
 	"""Options of these names belong to the project, wherever it adds them. Otherwise both are ours."""
 	wscript = """\
@@ -203,6 +206,7 @@ def test_the_line_fits_the_terminal(screen: Screen, project: Any) -> None:
 	assert re.search(r"\[6/6\] \[=+>\] 100% .*\d s\r\n", shown)
 
 
+@on_cpython
 def test_without_colors_and_cursor(screen: Screen, project: Any) -> None:
 	"""On a simple terminal there are few, complete lines. The locale need not be UTF-8."""
 	environ = {"TERM": "dumb", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -213,6 +217,7 @@ def test_without_colors_and_cursor(screen: Screen, project: Any) -> None:
 	assert shown.isascii()
 
 
+@on_cpython
 def test_what_is_printed_takes_the_place_of_the_line(screen: Screen, project: Any) -> None:
 	"""The messages of a command begin at the margin, on a row without remains."""
 	wscript = WSCRIPT.replace("cat ${SRC} > ${TGT}", "cat ${SRC} > ${TGT}; echo beware")
@@ -221,6 +226,7 @@ def test_what_is_printed_takes_the_place_of_the_line(screen: Screen, project: An
 	assert not re.search(r"[^\nK]beware", shown)
 
 
+@on_cpython
 def test_no_line_without_a_terminal(waf: Any, project: Any) -> None:
 	"""There is no line in a pipe; -pp for an IDE, and -p without the tool, are Waf's own."""
 	folder = project(PROJECT)
@@ -231,6 +237,7 @@ def test_no_line_without_a_terminal(waf: Any, project: Any) -> None:
 	assert len(re.findall(r"^\|Total 6\|Current \d\|Inputs in.txt\|Outputs \d.txt\|Time ", done.stdout, re.M)) == 6
 
 
+@on_cpython
 def test_stock_waf_has_its_own_line(screen: Screen, project: Any) -> None:
 	"""With --no-prefork -p is Waf's own."""
 	shown = strip(screen.run(project(PROJECT), "configure", "build", "-p", "--no-prefork"))

@@ -9,6 +9,8 @@ import time
 from typing import Any, Dict, List
 
 import pytest
+from conftest import on_cpython
+from resident_support import by_python
 from timeline_support import Picture, Row, check_trace, read_data, read_picture
 
 DEADLINE = 30.0
@@ -69,7 +71,11 @@ def check_sums(picture: Picture) -> None:
 
 @pytest.mark.parametrize(
 	("tool", "options", "lane"),
-	[("prefork", ["-j2"], "slot"), ("prefork", ["-j2", "--threads"], "slot"), ("timeline", ["-j2"], "thread")],
+	[
+		("prefork", ["-j2"], "slot"),
+		pytest.param("prefork", ["-j2", "--threads"], "slot", marks=on_cpython),
+		("timeline", ["-j2"], "thread"),
+	],
 )
 def test_what_happened(waf: Any, project: Any, engine: str, tool: str, options: List[str], lane: str) -> None:
 	"""Tasks that meet overlap, in two lanes; a waiting task makes a slot idle; the chain is the longest one."""
@@ -98,6 +104,7 @@ def test_what_happened(waf: Any, project: Any, engine: str, tool: str, options: 
 		assert {row.kind for row in (one, two, slow, last)} == {"Waf's own way"}
 
 
+@on_cpython
 def test_one_after_the_other(waf: Any, project: Any, engine: str) -> None:
 	"""With -j1 nothing overlaps, and each task with one command is one row."""
 	text = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
@@ -133,6 +140,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.Pat
 SOURCES = {"a.c": "int a(void) { return 1; }\n", "b.c": "int b(void) { return 2; }\n"}
 
 
+@on_cpython
 def test_hits_and_misses(waf: Any, project: Any, home: pathlib.Path, engine: str) -> None:
 	"""The first build has misses with reasons, the second hits, which need no slot."""
 	folder = project({"wscript": PLAIN % "wafcc", **SOURCES})
@@ -150,6 +158,7 @@ def test_hits_and_misses(waf: Any, project: Any, home: pathlib.Path, engine: str
 	assert nothing.rows == [] and nothing.build["total"] == 3 and nothing.chain() == []
 
 
+@on_cpython
 def test_parked_commands_are_told_from_others(waf: Any, project: Any, engine: str) -> None:
 	"""An engine without parking spawns all; one with parking parks some, when it has seen enough."""
 	text = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
@@ -163,6 +172,7 @@ def test_parked_commands_are_told_from_others(waf: Any, project: Any, engine: st
 	assert set(draw(waf, folder, "build", env={"WAFD_PARK": "no"}).kinds().values()) == {"spawned"}
 
 
+@on_cpython
 def test_failed_build_is_drawn(waf: Any, project: Any, engine: str) -> None:
 	"""Tasks before the failure are there, and the failed task is marked."""
 	folder = project({"wscript": PLAIN % "", **SOURCES, "b.c": "#error no\n"})
@@ -197,6 +207,7 @@ def test_interrupted_build_is_drawn(project: Any, engine: str, runtime: pathlib.
 	assert picture.chain() == ["first.txt", "never.txt"]
 
 
+@on_cpython
 @pytest.mark.parametrize("name", ["no/such/folder/picture", "build.txt/picture", ".", "taken"])
 def test_no_build_where_nothing_can_be_written(waf: Any, project: Any, engine: str, name: str) -> None:
 	"""One line names the file, before any task runs."""
@@ -230,6 +241,7 @@ for kind in 'debug release'.split():
 """
 
 
+@on_cpython
 def test_variants_and_groups(waf: Any, project: Any, engine: str) -> None:
 	"""Two builds of one run are two pictures in one page; a group waits for all tasks of the group before."""
 	folder = project({"wscript": VARIANTS})
@@ -245,6 +257,7 @@ def test_variants_and_groups(waf: Any, project: Any, engine: str) -> None:
 	assert {event["pid"] for event in check_trace(folder / "picture.json")} == {1, 2}
 
 
+@on_cpython
 def test_another_build_has_the_slots(waf: Any, project: Any, engine: str) -> None:
 	"""If the engine gives its slots to another build, that is the reason."""
 	text = "def options(opt):\n\topt.load('prefork')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
@@ -268,6 +281,8 @@ def test_another_build_has_the_slots(waf: Any, project: Any, engine: str) -> Non
 	assert picture.reasons()["other builds have the slots"][""] > 500000
 
 
+@by_python
+@on_cpython
 def test_resident_runs_for_a_picture(resident: Any, tmp_path: pathlib.Path) -> None:
 	"""The resident process does not answer from memory here: there is a picture each time."""
 	text = "def options(opt):\n\topt.load('resident timeline')\ndef configure(conf):\n\tpass\ndef build(bld):\n"
@@ -282,6 +297,7 @@ def test_resident_runs_for_a_picture(resident: Any, tmp_path: pathlib.Path) -> N
 	check_trace(made.folder / "picture.json")
 
 
+@on_cpython
 def test_nothing_is_there_without_the_option(waf: Any, project: Any, engine: str) -> None:
 	"""Without the option no module is loaded, no function of Waf is replaced, and there is no file."""
 	text = PLAIN % "" + "\tbld.add_post_fun(look)\n"
@@ -294,6 +310,7 @@ def test_nothing_is_there_without_the_option(waf: Any, project: Any, engine: str
 	assert not list(folder.glob("*.html")) and not list(folder.glob("*.json"))
 
 
+@on_cpython
 def test_old_waf(waf: Any, project: Any, engine: str, waf20: Any) -> None:
 	"""Waf 2.0 has another scheduler, and its builds are drawn as well."""
 	folder = project({"wscript": PLAIN % "", **SOURCES})

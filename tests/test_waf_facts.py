@@ -6,6 +6,7 @@ import subprocess
 from typing import Any, Callable, Dict
 
 import pytest
+from conftest import on_cpython
 
 KINDS: Dict[str, str] = {
 	"size": "stat -c %%s d/size > ${TGT}",
@@ -101,7 +102,7 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("tools", ["wafcc", "wafcc large"])
+@pytest.mark.parametrize("tools", ["wafcc", pytest.param("wafcc large", marks=on_cpython)])
 def test_each_kind_of_fact_makes_a_task_run(made: Any, tools: str) -> None:
 	"""Size, mode, time, link, listing, absence, variable: each is seen by the next build; nothing runs after that."""
 	project = made(tools)
@@ -113,6 +114,7 @@ def test_each_kind_of_fact_makes_a_task_run(made: Any, tools: str) -> None:
 	assert ": miss" not in done.stdout and ": hit" not in done.stdout
 
 
+@on_cpython
 def test_what_cannot_be_observed_runs_in_each_build(waf: Any, project: Any, engine: str) -> None:
 	"""A task that asked for the cache and reads the clock has no facts, so it always runs."""
 	rule = "(date +%%N; cat ../seen) > ${TGT}"
@@ -126,6 +128,7 @@ def test_what_cannot_be_observed_runs_in_each_build(waf: Any, project: Any, engi
 	assert (folder / "build" / "next").read_text().endswith("\n2")
 
 
+@on_cpython
 def test_facts_hold_without_an_engine(made: Any) -> None:
 	"""With the cache off each change is seen as well, and a task that ran so runs again until its facts are known."""
 	project = made()
@@ -138,6 +141,7 @@ def test_facts_hold_without_an_engine(made: Any) -> None:
 	assert project.build()["listing"] == "a\nb\nc\nd\n"
 
 
+@on_cpython
 def test_facts_hold_after_a_restart_of_the_engine(made: Any, engine: str) -> None:
 	"""Another engine with the same store, or no store, finds the same changes."""
 	project = made()
@@ -147,6 +151,7 @@ def test_facts_hold_after_a_restart_of_the_engine(made: Any, engine: str) -> Non
 	assert project.build() == CHANGED
 
 
+@on_cpython
 def test_what_was_built_without_the_tool_is_asked_for_once(made: Any, waf: Any) -> None:
 	"""Stock Waf may have missed a change of a file that it does not look at."""
 	project = made()
@@ -155,6 +160,7 @@ def test_what_was_built_without_the_tool_is_asked_for_once(made: Any, waf: Any) 
 	assert project.build() == CHANGED
 
 
+@on_cpython
 def test_another_variable_alone_makes_nothing_run_that_does_not_ask(made: Any) -> None:
 	"""A shell is given all variables, so that they count there; a compiler or a lone program is not."""
 	project = made()

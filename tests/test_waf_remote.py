@@ -110,19 +110,18 @@ class TestMistakes:
 
 
 class TestCluster:
-	@pytest.mark.parametrize(
-		("words", "expected"),
-		[
+	def test_jobs(self, run: Run, machine: Callable[[str], Machine]) -> None:
+		"""Waf runs as many tasks as there are processors and jobs of the cluster, unless the user gives a number."""
+		here = machine("")
+		run(here, "configure")
+		for words, expected in (
 			(["--remote=%s|execute=64" % NOWHERE], PROCESSORS + 64),
 			(["--remote=%s|execute=64" % NOWHERE, "-j3"], 3),
 			(["--remote=%s" % NOWHERE], PROCESSORS),
 			(["--remote=off"], PROCESSORS),
 			([], PROCESSORS),
-		],
-	)
-	def test_jobs(self, run: Run, machine: Callable[[str], Machine], words: "list[str]", expected: int) -> None:
-		"""Waf runs as many tasks as there are processors and jobs of the cluster, unless the user gives a number."""
-		assert jobs(run(machine(""), "configure", "build", *words)) == expected
+		):
+			assert jobs(run(here, "build", *words)) == expected, words
 
 	def test_compiles_go_there(self, run: Run, impostor: Impostor) -> None:
 		"""What waits for a slot goes to the cluster of its build. A build without one sends nothing."""

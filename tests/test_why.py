@@ -5,6 +5,7 @@ import re
 from typing import Any, Callable, Dict, List
 
 import pytest
+from conftest import on_cpython
 
 from waflib_extras.console import causes
 
@@ -97,6 +98,7 @@ def test_what_has_changed_is_named(plain: Project) -> None:
 	assert re.match(r"up to date; built .*build/b\.c\.1\.o has changed", told["app"])
 
 
+@on_cpython
 def test_failures_and_cleaning_are_told(plain: Project) -> None:
 	"""Tasks that failed the last time, and tasks that Waf has forgotten, are built for that reason."""
 	plain.edit("b.c", "return 2", "return")
@@ -109,6 +111,7 @@ def test_failures_and_cleaning_are_told(plain: Project) -> None:
 	assert told["a.c"] == "would be built: Waf had forgotten all of this build folder, as after waf clean"
 
 
+@on_cpython
 def test_unknown_targets_have_near_ones(plain: Project) -> None:
 	"""There is one line, and a status that is not zero; a pattern that matches is no mistake."""
 	done = plain.waf(plain.folder, "why", "--why=ap", status=1)
@@ -117,6 +120,7 @@ def test_unknown_targets_have_near_ones(plain: Project) -> None:
 	assert set(plain.ask("why", "--why=*.o")) == {"a.c", "b.c", "main.c"}
 
 
+@on_cpython
 def test_the_cache_is_told_of(waf: Any, project: Callable[..., pathlib.Path]) -> None:
 	"""With wafcc it tells whether the cache had the result, and why not; a touched file is named as such."""
 	built = Project(waf, project({**PROJECT, "wscript": WSCRIPT.replace("TOOL", "wafcc")}))
@@ -134,6 +138,7 @@ def test_the_cache_is_told_of(waf: Any, project: Callable[..., pathlib.Path]) ->
 	assert re.search(r": DEFINES: LEVEL=7, was LEVEL=1; cache: miss: ", told["b.c"])
 
 
+@on_cpython
 def test_one_job_tells_the_same(plain: Project) -> None:
 	"""With -j1 Waf runs tasks in another way, and their records are the same."""
 	plain.edit("inc/a.h", "2", "3")
@@ -144,6 +149,7 @@ def test_one_job_tells_the_same(plain: Project) -> None:
 	assert told["b.c"] == "would be built: b.c has changed"
 
 
+@on_cpython
 def test_earlier_waf_tells_the_same(waf: Any, project: Any, waf20: pathlib.Path) -> None:
 	"""With Waf 2.0 reasons, savings, and --quiet are as with 2.1."""
 	folder = project({**PROJECT, "wscript": WSCRIPT.replace("TOOL", "")})
