@@ -71,16 +71,19 @@ class Lab:
 		"""Run a command and return its effects. Its files are removed again."""
 		argv = [word.replace(BLANK, " ") for word in line.format(here=self.folder / cwd).split()]
 		before = self.look()
-		done = subprocess.run(
-			[*self.prefix, self.wafcc, *argv] if cached else argv,
-			cwd=self.folder / cwd,
-			env={**self.environ, **env},
-			stdin=subprocess.DEVNULL,
-			capture_output=True,
-			timeout=PATIENCE,
-			check=False,
-			preexec_fn=lambda: os.umask(umask) and None,
-		)
+		mask = os.umask(umask)  # set here, since a function for the child would have Python copy its whole memory
+		try:
+			done = subprocess.run(
+				[*self.prefix, self.wafcc, *argv] if cached else argv,
+				cwd=self.folder / cwd,
+				env={**self.environ, **env},
+				stdin=subprocess.DEVNULL,
+				capture_output=True,
+				timeout=PATIENCE,
+				check=False,
+			)
+		finally:
+			os.umask(mask)
 		made = {name: content for name, content in self.look().items() if before.get(name) != content}
 		modes = {name: (self.folder / name).stat().st_mode for name in made}
 		for name in made:
