@@ -24,7 +24,7 @@ by_one = pytest.mark.parametrize("cc", COMPILERS[:1])
 """For what wafcc does in the same way for each compiler."""
 
 
-def in_turn(names: str, values: Sequence[Any], by_each: Sequence[Any] = ()) -> pytest.MarkDecorator:
+def in_turn(names: str, values: Sequence[Any], by_each: Sequence[Any] = ()) -> "pytest.MarkDecorator":
 	"""
 	Each value with one compiler: the first value with the first compiler, the next value with the next one, and so on.
 
