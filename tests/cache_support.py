@@ -95,6 +95,7 @@ class Lab:
 		Run a command without wafcc and return its effects.
 
 		A second time, with no file, time or variable changed, it would do the same: the first effects are returned.
+		A test that changes anything else, like limits of the process, clears `plain`.
 		"""
 		variables = tuple(sorted({**self.environ, **env}.items()))
 		case = (line, cwd, umask, variables, self.list_state(), tuple(sorted(self.look().items())))
