@@ -1,12 +1,14 @@
 """A folder in which compilers run through wafcc and without it, and what both leave is compared."""
 
+import contextlib
 import os
 import pathlib
 import re
 import shutil
+import stat
 import subprocess
 import time
-from typing import Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import pytest
 
@@ -17,6 +19,21 @@ BLANK = "\u2423"
 """Stands for a blank within a word of a command line."""
 
 each = pytest.mark.parametrize("cc", COMPILERS)
+
+by_one = pytest.mark.parametrize("cc", COMPILERS[:1])
+"""For what wafcc does in the same way for each compiler."""
+
+
+def in_turn(names: str, values: Sequence[Any], by_each: Sequence[Any] = ()) -> "pytest.MarkDecorator":
+	"""
+	Each value with one compiler: the first value with the first compiler, the next value with the next one, and so on.
+
+	With values for which wafcc has code of its own for each compiler, all compilers run.
+	"""
+	cases = [(COMPILERS[n % len(COMPILERS)], value) for n, value in enumerate(values if COMPILERS else [])]
+	cases += [(cc, value) for value in by_each for cc in COMPILERS]
+	flat = [(cc, *value) if "," in names else (cc, value) for cc, value in cases]
+	return pytest.mark.parametrize(f"cc, {names}", flat)
 
 
 class Trace(NamedTuple):
@@ -37,6 +54,7 @@ class Lab:
 		self.engine = engine
 		self.wafcc = str(pathlib.Path(engine).with_name("wafcc"))
 		self.prefix: List[str] = []  # what goes before each command of ours
+		self.plain: Dict[Any, Trace] = {}
 		names = [name for name in os.environ if not name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG"))]
 		self.environ = dict({name: os.environ[name] for name in names}, HOME=str(home), LC_ALL="C")
 
@@ -53,27 +71,61 @@ class Lab:
 		"""Run a command and return its effects. Its files are removed again."""
 		argv = [word.replace(BLANK, " ") for word in line.format(here=self.folder / cwd).split()]
 		before = self.look()
-		done = subprocess.run(
-			[*self.prefix, self.wafcc, *argv] if cached else argv,
-			cwd=self.folder / cwd,
-			env={**self.environ, **env},
-			stdin=subprocess.DEVNULL,
-			capture_output=True,
-			timeout=PATIENCE,
-			check=False,
-			preexec_fn=lambda: os.umask(umask) and None,
-		)
+		mask = os.umask(umask)  # set here, since a function for the child would have Python copy its whole memory
+		try:
+			done = subprocess.run(
+				[*self.prefix, self.wafcc, *argv] if cached else argv,
+				cwd=self.folder / cwd,
+				env={**self.environ, **env},
+				stdin=subprocess.DEVNULL,
+				capture_output=True,
+				timeout=PATIENCE,
+				check=False,
+			)
+		finally:
+			os.umask(mask)
 		made = {name: content for name, content in self.look().items() if before.get(name) != content}
 		modes = {name: (self.folder / name).stat().st_mode for name in made}
 		for name in made:
 			(self.folder / name).unlink()
 		return Trace(done.returncode, done.stdout, done.stderr, made, modes)
 
+	def run_plain(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> Trace:
+		"""
+		Run a command without wafcc and return its effects.
+
+		A second time, with no file, time or variable changed, it would do the same: the first effects are returned.
+		A test that changes anything else, like limits of the process, clears `plain`.
+		"""
+		variables = tuple(sorted({**self.environ, **env}.items()))
+		case = (line, cwd, umask, variables, self.list_state(), tuple(sorted(self.look().items())))
+		if case not in self.plain:
+			self.plain[case] = self.run(line, False, cwd, umask, **env)
+		return self.plain[case]
+
+	def list_state(self) -> Tuple[Any, ...]:
+		"""
+		What the system tells of all files in the folder and beside it, except for the cache, which is at home.
+
+		A file that is written or touched has another time of change, which no program can set.
+		"""
+		state: List[Tuple[Any, ...]] = []
+		for folder, folders, names in os.walk(self.folder.parent):
+			folders[:] = sorted(name for name in folders if name != "home")
+			state.append((folder, os.lstat(folder).st_mode))
+			for name in sorted({*names, *folders}):
+				with contextlib.suppress(FileNotFoundError):  # a server that runs there may remove its own files
+					path = os.path.join(folder, name)
+					found = os.lstat(path)
+					if not stat.S_ISDIR(found.st_mode):  # that of a folder changes with each output
+						state.append((path, found.st_ino, found.st_mode, found.st_mtime_ns, found.st_ctime_ns))
+		return tuple(state)
+
 	def same(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> str:
 		"""Run a compile through wafcc and without it; both must have the same effects. Returns wafcc's verdict."""
 		found = self.run(line, True, cwd, umask, **env)
 		said = self.explain(self.folder / cwd / self.output(line))
-		assert found == self.run(line, False, cwd, umask, **env), f"{line}: {said}"
+		assert found == self.run_plain(line, cwd, umask, **env), f"{line}: {said}"
 		return said
 
 	@staticmethod
@@ -96,7 +148,7 @@ class Lab:
 	def until_hit(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> None:
 		"""Compile until it is a hit. A file that was written just before is not trusted yet."""
 		deadline = time.monotonic() + PATIENCE
-		plain = self.run(line, False, cwd, umask, **env)  # once: it is the same each time
+		plain = self.run_plain(line, cwd, umask, **env)
 		said = ""
 		while not said.startswith("hit"):
 			assert time.monotonic() < deadline, f"{line} is never a hit: {said}"

@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict
 
 import pytest
-from cache_support import COMPILERS, PATIENCE, Lab, each
+from cache_support import COMPILERS, PATIENCE, Lab, in_turn
 from conftest import list_processes
 
 # A compiler whose result depends on something that is no fact: its rank. Audits have the lowest.
@@ -53,8 +53,7 @@ def install(lab: Lab, text: str) -> pathlib.Path:
 	return tool
 
 
-@each
-@pytest.mark.parametrize("options", ["-c x.c", "-g -O1 -MMD -c x.c -o out/x.o", "-Wall -MD -MF d -MT t -S x.c -o x.s"])
+@in_turn("options", ["-c x.c", "-g -O1 -MMD -c x.c -o out/x.o", "-Wall -MD -MF d -MT t -S x.c -o x.s"])
 def test_hits_are_compiled_again(cc: str, options: str, lab: Lab) -> None:
 	"""Every audited hit is served as a hit. A compile elsewhere gives the same, and leaves nothing there."""
 	lab.write("f.h", "#define F 1\n")

@@ -8,7 +8,7 @@ import time
 from typing import Dict, List, Sequence
 
 import pytest
-from cache_support import BLANK, PATIENCE, Lab, each
+from cache_support import BLANK, PATIENCE, Lab, by_one, each, in_turn
 
 CHECKOUTS = ("one", "deeper/other")
 """The folders of two checkouts. Their names have different lengths, and lie at different depths."""
@@ -22,8 +22,7 @@ def write_all(lab: Lab, *, checkouts: Sequence[str] = CHECKOUTS, **texts: str) -
 			lab.write(f"{checkout}/{name.replace('__', '/').replace('_', '.')}", text)
 
 
-@each
-@pytest.mark.parametrize("up, folder", [("..", "build"), ("../..", "build/deep"), ("./..//./..", "build/deep")])
+@in_turn("up, folder", [("..", "build"), ("../..", "build/deep")], [("./..//./..", "build/deep")])
 def test_sources_outside_of_the_folder(cc: str, up: str, folder: str, lab: Lab) -> None:
 	"""Waf's sources begin with ``../``, as those of all builds that have a folder of their own."""
 	write_all(
@@ -89,7 +88,7 @@ def share(lab: Lab, line: str, checkout: str, folder: str, maps: str = "TOP=.", 
 	own = [f"-ffile-prefix-map={fill(pair)}" for pair in maps.split()]
 	mapped = [words[0], *own, *words[1:]] if words[0] == "gcc" else [*words, *reversed(own)]
 	named = {name: value for name, value in env.items() if not name.startswith("WAF")}
-	assert found == lab.run(" ".join(mapped), False, cwd, **named), said
+	assert found == lab.run_plain(" ".join(mapped), cwd, **named), said
 	return said
 
 
@@ -99,8 +98,7 @@ def until_shared(lab: Lab, line: str, checkout: str, folder: str, maps: str = "T
 		assert time.monotonic() < deadline, f"{line} is never a hit"
 
 
-@each
-@pytest.mark.parametrize(
+@in_turn(
 	"line, folder",
 	[
 		("-g -MD -Iinc -c src/x.c -o x.o", "."),
@@ -133,14 +131,15 @@ def test_a_base_folder_does_the_same(cc: str, lab: Lab) -> None:
 		assert share(lab, line, CHECKOUTS[1], "build", **bases[1]).startswith("hit"), option
 
 
-@each
-@pytest.mark.parametrize(
+@in_turn(
 	"line",
 	[
 		"-g -MD -ffile-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o TOP/build/x.o",
 		"-g -ffile-prefix-map=TOP/= -I../inc -c TOP/src/x.c -o x.o",
 		"-O2 -fmacro-prefix-map=TOP=. -fdebug-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
 		"-g -fdebug-prefix-map=TOP=/usr/src -I../inc -c ../src/x.c -o x.o",
+	],
+	by_each=[
 		"-g -ffile-prefix-map=TOP/inc=inc -ffile-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
 	],
 )
@@ -154,16 +153,17 @@ def test_the_maps_of_a_command_line_are_enough(cc: str, line: str, lab: Lab) -> 
 	assert share(lab, line, CHECKOUTS[1], "build", maps="").startswith("miss")
 
 
-@each
-@pytest.mark.parametrize(
+@in_turn(
 	"line",
 	[
 		"-g -fdebug-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
 		"-O2 -fmacro-prefix-map=TOP=. -ITOP/inc -c TOP/src/x.c -o x.o",
 		"-g -ffile-prefix-map=TOP/inc=. -ITOP/inc -c TOP/src/x.c -o x.o",
-		"-g -ffile-prefix-map=TOP=. -ffile-prefix-map=TOP/src/=TOP/ -ITOP/inc -c TOP/src/x.c -o x.o",
 		"-g -ffile-prefix-map=TOP/src/../=. -I../inc -c ../src/x.c -o x.o",
 		"@words -c -o x.o",
+	],
+	by_each=[
+		"-g -ffile-prefix-map=TOP=. -ffile-prefix-map=TOP/src/=TOP/ -ITOP/inc -c TOP/src/x.c -o x.o",
 	],
 )
 def test_maps_that_leave_something_out(cc: str, line: str, lab: Lab) -> None:
@@ -181,8 +181,7 @@ def test_maps_that_leave_something_out(cc: str, line: str, lab: Lab) -> None:
 	assert share(lab, f"{cc} {line}", CHECKOUTS[0], "build", maps="").startswith("hit")
 
 
-@each
-@pytest.mark.parametrize("large", ["", "char large[70000] = {1};\n"])
+@in_turn("large", ["", "char large[70000] = {1};\n"])
 def test_a_result_that_names_its_checkout(cc: str, large: str, lab: Lab) -> None:
 	"""With the switch, too, a folder in a macro is in the result. It is a hit where the folder has the same name."""
 	make_checkouts(lab, src__x_c=TELLING + "const char *root = ROOT;\n" + large, inc__x_h="#define X 1\n")
@@ -195,7 +194,7 @@ def test_a_result_that_names_its_checkout(cc: str, large: str, lab: Lab) -> None
 	until_shared(lab, line, CHECKOUTS[0], "build", **SHARED)
 
 
-@each
+@by_one
 def test_what_tells_no_folder_is_left_as_it_is(cc: str, lab: Lab) -> None:
 	"""A command whose result names no folder gets no map, so its entry is the one of those who share nothing."""
 	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
@@ -205,7 +204,7 @@ def test_what_tells_no_folder_is_left_as_it_is(cc: str, lab: Lab) -> None:
 	assert lab.same(line, f"{CHECKOUTS[1]}/build", **SHARED).startswith("hit")
 
 
-@each
+@by_one
 def test_a_command_that_cannot_be_shared_runs_as_it_is(cc: str, lab: Lab) -> None:
 	"""Outputs that maps do not reach, a folder with a name that means something elsewhere, and no checkout at all."""
 	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
@@ -236,8 +235,7 @@ def names_its_checkout(lab: Lab, line: str) -> bool:
 	return str(top).encode() in (top / "build" / "x.o").read_bytes()
 
 
-@each
-@pytest.mark.parametrize("language", ["", "-x assembler "])
+@in_turn("language", ["-x assembler "], by_each=[""])
 def test_assembler(cc: str, language: str, lab: Lab) -> None:
 	"""The switch serves assembler, too, if the maps reach all that an assembler writes. gcc 10 passes none to it."""
 	plain = "\t.text\nf:\n\tnop\n\t.long 1\n"
@@ -288,8 +286,7 @@ def test_an_assembler_that_ignores_maps(option: str, lab: Lab) -> None:
 		lab.same(line, f"{checkout}/{long}", COMPILER_PATH=str(source.parent), **SHARED)
 
 
-@each
-@pytest.mark.parametrize(
+@in_turn(
 	"line, folder",
 	[
 		("-g -MD -Iinc -c src/x.c -o x.o", "."),
@@ -312,7 +309,7 @@ def test_a_checkout_whose_name_has_blanks(cc: str, line: str, folder: str, lab: 
 	assert share(lab, line, checkouts[1], folder, **SHARED).startswith("miss")
 
 
-@each
+@by_one
 def test_a_target_with_a_blank_that_is_not_quoted_is_not_shared(cc: str, lab: Lab) -> None:
 	"""Make cannot read such a target, and neither can we: the command runs as it was given."""
 	checkout = "my one"
@@ -363,7 +360,7 @@ def test_a_base_folder_in_another_one(cc: str, lab: Lab) -> None:
 	assert share(lab, line, "three", "build", maps, **env).startswith("miss")
 
 
-@each
+@by_one
 def test_a_base_folder_that_is_the_beginning_of_another_name(cc: str, lab: Lab) -> None:
 	"""Compilers compare beginnings of texts: a map of ``one`` would change ``one-more``, too."""
 	for folder in ("one", "one-more", "two"):
@@ -376,7 +373,7 @@ def test_a_base_folder_that_is_the_beginning_of_another_name(cc: str, lab: Lab) 
 	until_shared(lab, line, "one", ".", maps="", WAFCC_BASEDIR=str(lab.folder / "one"))
 
 
-@each
+@by_one
 def test_a_header_whose_name_begins_like_a_base(cc: str, lab: Lab) -> None:
 	"""The same for a header that no argument names: one map changes its name, and the other does not."""
 	make_checkouts(lab, src__x_c="#include <y.h>\nint f;\n")
@@ -389,7 +386,7 @@ def test_a_header_whose_name_begins_like_a_base(cc: str, lab: Lab) -> None:
 		assert said.startswith("miss") or second == CHECKOUTS[0]
 
 
-@each
+@by_one
 def test_a_source_that_names_its_checkout(cc: str, lab: Lab) -> None:
 	"""What came of it is no hit in another checkout, also if all files of the first one are as they were."""
 	make_checkouts(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
@@ -402,7 +399,7 @@ def test_a_source_that_names_its_checkout(cc: str, lab: Lab) -> None:
 	assert share(lab, line, CHECKOUTS[0], "build", **SHARED).startswith("hit")
 
 
-@each
+@by_one
 def test_a_source_that_includes_by_the_name_of_another_checkout(cc: str, lab: Lab) -> None:
 	"""The map of the first checkout changes the name of the header, and that of the other one does not."""
 	make_checkouts(lab, inc__x_h="static const char *own = __FILE__;\n")
@@ -426,8 +423,7 @@ def make_builds(lab: Lab, sign: str = "CMakeCache.txt", checkouts: Sequence[str]
 		(lab.folder / f"{checkout}-build" / "sub").mkdir()
 
 
-@each
-@pytest.mark.parametrize("folder", ["BUILD", "BUILD/sub"])
+@in_turn("folder", ["BUILD", "BUILD/sub"])
 def test_a_build_outside_of_the_checkout(cc: str, folder: str, lab: Lab) -> None:
 	"""As CMake has it: the checkout is that of the source, and the names of both folders are left out."""
 	make_builds(lab)
@@ -440,7 +436,7 @@ def test_a_build_outside_of_the_checkout(cc: str, folder: str, lab: Lab) -> None
 	assert share(lab, line, CHECKOUTS[0], other, OUTSIDE, **SHARED).startswith("miss")
 
 
-@each
+@by_one
 def test_a_build_beside_the_checkout_with_relative_paths(cc: str, lab: Lab) -> None:
 	"""As autotools have it, called by ``../src/configure``: only the build's folder would be named."""
 	checkouts = ("p/co", "deeper/q/co")
@@ -452,7 +448,7 @@ def test_a_build_beside_the_checkout_with_relative_paths(cc: str, lab: Lab) -> N
 	assert share(lab, line, checkouts[1], "BUILD", "BUILD=.build", **SHARED).startswith("miss")
 
 
-@each
+@by_one
 def test_a_generated_source_in_a_build_outside_of_the_checkout(cc: str, lab: Lab) -> None:
 	"""It is in no checkout. The other paths of the command say which one is meant."""
 	make_builds(lab)
@@ -463,7 +459,7 @@ def test_a_generated_source_in_a_build_outside_of_the_checkout(cc: str, lab: Lab
 	assert share(lab, line, CHECKOUTS[1], "BUILD", OUTSIDE, **SHARED).startswith("hit")
 
 
-@each
+@by_one
 def test_a_build_within_the_checkout_is_another_shape(cc: str, lab: Lab) -> None:
 	"""With the build's folder in the checkout, paths lead elsewhere: a miss, and the result of a plain compile."""
 	make_builds(lab)
@@ -472,7 +468,7 @@ def test_a_build_within_the_checkout_is_another_shape(cc: str, lab: Lab) -> None
 	assert share(lab, line, CHECKOUTS[1], "build", **SHARED).startswith("miss")
 
 
-@each
+@by_one
 def test_a_result_may_depend_on_a_path_without_holding_it(cc: str, lab: Lab) -> None:
 	"""Without the switch, a command with absolute arguments never hits in another checkout."""
 	text = "#define PASTE(a, b) a##b\nint f = sizeof PASTE(__FI, LE__);\n"
@@ -564,8 +560,7 @@ def configure(lab: Lab, checkout: str, text: str = CONFIGURED) -> None:
 	lab.write(f"{checkout}/build/config.h", text.replace("TOP", str(lab.folder / checkout)))
 
 
-@each
-@pytest.mark.parametrize("option", ["-O2 -Wall", "-include config.h -MD -MF x.d"])
+@in_turn("option", ["-O2 -Wall", "-include config.h -MD -MF x.d"])
 def test_macros_that_nothing_uses(cc: str, option: str, lab: Lab) -> None:
 	"""A header that defines where the checkout is, is as good as the same one in another checkout."""
 	make_checkouts(lab, src__x_c='#include "config.h"\n' + TELLING, inc__x_h="#define X 1\n")
@@ -589,8 +584,7 @@ def test_macros_that_nothing_uses(cc: str, option: str, lab: Lab) -> None:
 		assert share(lab, line, other, "build", **SHARED).startswith(outcome), text
 
 
-@each
-@pytest.mark.parametrize(
+@in_turn(
 	"text, option",
 	[
 		("const char *s = SRCDIR;", ""),
@@ -639,7 +633,7 @@ def generate(lab: Lab, checkout: str, text: str = GUARDED) -> None:
 	lab.write(f"{checkout}/build/p.tab.h", text.replace("NAME", folder))
 
 
-@each
+@by_one
 def test_a_guard_that_names_its_checkout(cc: str, lab: Lab) -> None:
 	make_checkouts(lab, src__x_c='#include "p.tab.h"\n#include "p.tab.h"\n' + TELLING, inc__x_h="#define X TOKEN\n")
 	for checkout in CHECKOUTS:
@@ -687,11 +681,11 @@ def test_a_guard_that_something_uses(text: str, option: str, lab: Lab) -> None:
 COMMENTED = "/* Generated from TOP/src/p.asn1 */\n#include <stddef.h> // for TOP\n#define F(a) \\\n  a\nint made;\n"
 
 
-SETTINGS = pytest.mark.parametrize("settings", [{}, SHARED, {"WAFCC_BASEDIR": "TOP"}], ids=["plain", "switch", "base"])
+KINDS = [{}, SHARED, {"WAFCC_BASEDIR": "TOP"}]
+SETTINGS = pytest.mark.parametrize("settings", KINDS, ids=["plain", "switch", "base"])
 
 
-@each
-@SETTINGS
+@in_turn("settings", KINDS)
 def test_a_compile_with_relative_names(cc: str, settings: Dict[str, str], lab: Lab) -> None:
 	"""It needs no map, and what it reads may name its checkout all the same."""
 	make_checkouts(lab, src__x_c='#include "config.h"\n#include "p.tab.h"\n#include "made.h"\nint f = 1;\n')
@@ -726,8 +720,7 @@ def compile_everywhere(lab: Lab, line: str, settings: Dict[str, str], folder: st
 	return told
 
 
-@each
-@SETTINGS
+@in_turn("settings", KINDS)
 def test_options_that_name_the_checkout(cc: str, settings: Dict[str, str], lab: Lab) -> None:
 	"""Many builds tell all compiles where the checkout is, and few sources use it. Samba does all of this."""
 	texts = {
@@ -751,19 +744,10 @@ def test_options_that_name_the_checkout(cc: str, settings: Dict[str, str], lab: 
 		assert is_same or "the checkout's folder, which a word of the command line names, is" in told[2], told
 
 
-@each
-@pytest.mark.parametrize(
+@in_turn(
 	"option",
-	[
-		"-g3",
-		"-DOTHER=BINDIR",
-		"-DJOIN(a,b)=a##b -DX=BIN -DY=DIR",
-		"-Wall -fdiagnostics-format=json",
-		"-H",
-		"-frecord-gcc-switches",
-		"-save-temps",
-		"-UBINDIR -DBINDIR=f(TOP)",
-	],
+	["-DOTHER=BINDIR", "-DJOIN(a,b)=a##b -DX=BIN -DY=DIR", "-H", "-save-temps", "-UBINDIR -DBINDIR=f(TOP)"],
+	by_each=["-g3", "-Wall -fdiagnostics-format=json", "-frecord-gcc-switches"],
 )
 def test_options_that_may_show_the_checkout(cc: str, option: str, lab: Lab) -> None:
 	if cc == "clang" and option.startswith("-frecord"):
@@ -846,8 +830,7 @@ def test_a_header_with_the_time_in_a_comment(cc: str, lab: Lab) -> None:
 		assert say(other, options=" -Wdocumentation").startswith("miss")
 
 
-@pytest.mark.parametrize("option", ["", '-DBINDIR="TOP/bin"'])
-@each
+@in_turn("option", ["", '-DBINDIR="TOP/bin"'])
 def test_a_message_about_another_file(cc: str, option: str, lab: Lab) -> None:
 	"""A message shows lines of the files that it names, and of no others."""
 	make_checkouts(

@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, Iterator
 
 import pytest
-from cache_support import COMPILERS, PATIENCE, Lab, each
+from cache_support import COMPILERS, PATIENCE, Lab, in_turn
 from room_server import Room
 from test_cache_facts import Facts
 from test_cache_proofs import configure, prove, wait
@@ -34,12 +34,11 @@ def lab(lab: Lab) -> Lab:
 def fail(lab: Lab, line: str = LINE, **env: str) -> str:
 	"""Run a compile that fails, with and without the cache. Returns the verdict."""
 	said = lab.same(line, **env)
-	assert lab.run(line, False, **env).status != 0
+	assert lab.run_plain(line, **env).status != 0
 	return said
 
 
-@each
-@pytest.mark.parametrize("flags", ["-c", "-g -c -MD -MF a.d", "-S -O2", "-c -fdiagnostics-color=always"])
+@in_turn("flags", ["-c", "-g -c -MD -MF a.d", "-S -O2", "-c -fdiagnostics-color=always"])
 def test_a_compile_that_fails_is_a_hit(cc: str, flags: str, lab: Lab) -> None:
 	"""It has the same messages and the same status, and leaves as little."""
 	line = "%s %s -Wall a.c -o a.o" % (cc, flags)
@@ -64,8 +63,7 @@ def test_it_is_off_by_default(lab: Lab) -> None:
 	assert FAILED in fail(lab, LINE + " -DX")
 
 
-@each
-@pytest.mark.parametrize("name", ["<late.h>", '"late.h"'])
+@in_turn("name", ["<late.h>", '"late.h"'])
 def test_a_header_that_comes_later(cc: str, name: str, lab: Lab) -> None:
 	"""A missing header is a hit as long as it is missing, in each folder where it was looked for."""
 	lab.write("a.c", "#include %s\nint a = LATE;\n" % name)
@@ -96,8 +94,7 @@ def test_warnings_that_are_errors(lab: Lab) -> None:
 	assert fail(lab, line).startswith("hit")
 
 
-@each
-@pytest.mark.parametrize("made", ["a.o", "a.d"])
+@in_turn("made", ["a.o", "a.d"])
 def test_an_output_that_was_there_before(cc: str, made: str, lab: Lab) -> None:
 	"""The compiler may remove it, so the command itself runs."""
 	line = "%s -c -MD -MF a.d a.c -o a.o" % cc
@@ -124,7 +121,9 @@ def limited(lab: Lab, limits: str, line: str) -> Any:
 def test_limits(limits: str, lab: Lab) -> None:
 	"""What fails because of the limits of its process is no hit without them."""
 	fail(lab)
-	text = "".join("int f%d(int a) { return a * %d; }\n" % (n, n) for n in range(2000))
+	text = "".join(
+		"int f%d(int a) { return a * %d; }\n" % (n, n) for n in range(2000 if "-t" in limits or "-v" in limits else 100)
+	)
 	lab.write("large.c", text)
 	time.sleep(0.1)
 	line = "gcc -c large.c -o large.o"
@@ -177,7 +176,7 @@ def test_an_accident_that_a_compiler_reports(what: str, lab: Lab) -> None:
 
 def test_a_compiler_that_is_killed(lab: Lab) -> None:
 	"""Its part gets a signal while it compiles, and the next request compiles."""
-	body = "".join("int f%d(int a) { return a * %d + f(a); }\n" % (n, n) for n in range(3000))
+	body = "".join("int f%d(int a) { return a * %d + f(a); }\n" % (n, n) for n in range(800))
 	lab.write("long.c", "int f(int);\n" + body)
 	time.sleep(0.1)
 	argv = [lab.wafcc, "gcc", "-O2", "-c", "long.c", "-o", "long.o"]
@@ -220,7 +219,7 @@ def disk(lab: Lab) -> Iterator[pathlib.Path]:
 @pytest.mark.parametrize("cc", [name for name in ("gcc", "clang") if name in COMPILERS])
 def test_a_full_disk(cc: str, disk: pathlib.Path, lab: Lab) -> None:
 	"""A compiler blames a line of the source when it cannot write its result. With room again, it compiles."""
-	text = "".join("int f%d(int a) { return a * %d; }\n" % (n, n) for n in range(3000))
+	text = "".join("int f%d(int a) { return a * %d; }\n" % (n, n) for n in range(1500))
 	lab.write("large.c", text)
 	time.sleep(0.1)
 	line = "%s -c large.c -o disk/large.o" % cc

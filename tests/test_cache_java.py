@@ -12,6 +12,8 @@ from test_cache_proofs import prove, wait
 
 pytestmark = pytest.mark.timeout(6 * PATIENCE)
 
+QUICK = "-J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC"
+"""Each start of Java is short, so that it does not pay to optimize its code."""
 FILES = {
 	"src/p/One.java": "package p;\npublic class One { public static int one() { return 1; } }\n",
 	"src/p/Two.java": (
@@ -19,10 +21,10 @@ FILES = {
 		"\tpublic static void main(String[] a) { System.out.println(One.one() + q.Other.OTHER); }\n}\n"
 	),
 	"lib/q/Other.java": "package q;\npublic class Other { public static int OTHER = 2; }\n",
-	"build.sh": "set -e\nmkdir -p out\njavac -cp lib -d out src/p/*.java\necho done > out/list\n",
+	"build.sh": "set -e\nmkdir -p out\njavac %s -cp lib -d out src/p/*.java\necho done > out/list\n" % QUICK,
 }
-JAVAC = "javac -cp lib -d out src/p/One.java src/p/Two.java"
-JAR = "jar --create --file out.jar %s -C lib q/Other.class"
+JAVAC = f"javac {QUICK} -cp lib -d out src/p/One.java src/p/Two.java"
+JAR = f"jar {QUICK} --create --file out.jar %s -C lib q/Other.class"
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def sandbox(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts
 		pytest.skip("there is no javac: apt-get install default-jdk-headless")
 	sandbox = Facts.make(engine, tmp_path, **FILES)
 	prove(sandbox)
-	run_plainly(sandbox, "javac -d lib lib/q/Other.java")
+	run_plainly(sandbox, f"javac {QUICK} -d lib lib/q/Other.java")
 	time.sleep(0.1)  # what was written just before a command is not trusted
 	return sandbox
 
@@ -74,7 +76,7 @@ def test_classes_are_hits(line: str, sandbox: Facts) -> None:
 	assert take(sandbox)["out/p/One.class"] != plain["out/p/One.class"]
 	sandbox.write("src/p/One.java", FILES["src/p/One.java"])
 	sandbox.write("lib/q/Other.java", FILES["lib/q/Other.java"].replace("int OTHER", "long OTHER"))
-	run_plainly(sandbox, "javac -d lib lib/q/Other.java")
+	run_plainly(sandbox, f"javac {QUICK} -d lib lib/q/Other.java")
 	time.sleep(0.1)
 	assert run(sandbox, line, "out/p/One.class").startswith("miss")
 	assert take(sandbox)["out/p/Two.class"] != plain["out/p/Two.class"]

@@ -134,8 +134,9 @@ def mapped(project: Project, checkout: str) -> str:
 	return f"-ffile-prefix-map={project.top(checkout)}=."
 
 
-@pytest.mark.parametrize("form", ["option", "include"])
-@pytest.mark.parametrize("options", ["", "-O2 -std=c++17 -fPIC", "-g0 -fpch-deps"])
+@pytest.mark.parametrize(
+	("form", "options"), [("option", ""), ("option", "-O2 -std=c++17 -fPIC"), ("include", "-g0 -fpch-deps")]
+)
 def test_another_checkout_hits(form: str, options: str, lab: Lab) -> None:
 	"""g++'s header names its parts as they were given, so with relative names it serves every checkout."""
 	project = Project(lab, "g++", form, options)
@@ -262,9 +263,19 @@ def test_a_header_that_is_read_once(form: str, lab: Lab) -> None:
 	assert found.statuses[0] == 1
 
 
-@pytest.mark.parametrize("form", ["pch", "emit", "option"])
-@pytest.mark.parametrize("options", ["-O1", "-g", UNTIMED + "-O1"])
-@pytest.mark.parametrize("env", [{}, SHARED], ids=["plain", "shared"])
+@pytest.mark.parametrize(
+	("form", "options", "env"),
+	[
+		("pch", "-O1", {}),
+		("pch", "-g", SHARED),
+		("pch", UNTIMED + "-O1", SHARED),
+		("emit", "-g", {}),
+		("emit", "-O1", SHARED),
+		("emit", UNTIMED + "-O1", SHARED),
+		("option", "-g", SHARED),
+		("option", UNTIMED + "-O1", {}),
+	],
+)
 def test_clang_writes_the_folder_into_its_header(form: str, options: str, env: Dict[str, str], lab: Lab) -> None:
 	"""So each checkout makes its own, and nothing that comes of it names another checkout."""
 	project = Project(lab, "clang++", form, options, **env)

@@ -11,8 +11,7 @@ import time
 import tty
 from typing import List
 
-import pytest
-from cache_support import PATIENCE, Lab, each
+from cache_support import PATIENCE, Lab, each, in_turn
 
 
 @each
@@ -42,8 +41,7 @@ def test_all_files_come_back(cc: str, lab: Lab) -> None:
 		lab.until_hit(f"{cc} -MD -c x.c -o x.o", umask=umask)
 
 
-@each
-@pytest.mark.parametrize("option", ["-save-temps", "-save-temps=cwd", "-save-temps=obj", "-g -save-temps -MD"])
+@in_turn("option", ["-save-temps", "-save-temps=cwd", "-save-temps=obj", "-g -save-temps -MD"])
 def test_temporary_files_come_back(cc: str, option: str, lab: Lab) -> None:
 	"""What the preprocessor and the compiler leave for the next step is a result, beside the object or not."""
 	lab.write("f.h", "#define F 1\n")
@@ -55,8 +53,7 @@ def test_temporary_files_come_back(cc: str, option: str, lab: Lab) -> None:
 	assert lab.same(f"{cc} {option} -c x.c -o d/y.o").startswith("miss: f.h has changed")
 
 
-@each
-@pytest.mark.parametrize("option", ["--coverage", "-fprofile-arcs -ftest-coverage", "-g -gsplit-dwarf"])
+@in_turn("option", ["--coverage", "-fprofile-arcs -ftest-coverage", "-g -gsplit-dwarf"])
 def test_a_folder_behind_a_link(cc: str, option: str, lab: Lab) -> None:
 	"""A result names the folder as the command's PWD does: by the link, or by its own name."""
 	lab.write("real/x.c", "int f(int a) { return a ? 1 : 2; }\n")

@@ -143,8 +143,10 @@ def test_the_circumstances_of_a_script_that_is_called_like_a_compiler(question: 
 	script(sandbox, '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$(%s)\\"" "$@"\n' % question)
 	sandbox.until_hit(LINE)
 	with CIRCUMSTANCES[question]():
+		sandbox.plain.clear()
 		assert sandbox.same(LINE).startswith("miss")
 		sandbox.until_hit(LINE)
+	sandbox.plain.clear()
 	assert sandbox.same(LINE).startswith("hit")
 
 

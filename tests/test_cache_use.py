@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from cache_support import PATIENCE, Lab, each
+from cache_support import PATIENCE, Lab, by_one
 
 
 def test_settings_are_heeded(lab: Lab) -> None:
@@ -62,10 +62,10 @@ def test_extra_files_count(lab: Lab) -> None:
 	assert lab.same("gcc -c x.c", WAFCC_EXTRAFILES=str(extra)).startswith("hit")
 
 
-@each
+@by_one
 def test_the_same_at_the_same_time_runs_once(cc: str, lab: Lab) -> None:
 	"""Of equal commands, one runs and the others are hits."""
-	lab.write("x.c", "int f;\n" + "".join(f"int f{n}(int x) {{ return x * {n}; }}\n" for n in range(3000)))
+	lab.write("x.c", "int f;\n" + "".join(f"int f{n}(int x) {{ return x * {n}; }}\n" for n in range(1500)))
 	lab.same(f"{cc} -c x.c -o warm.o")
 	argv = [[lab.wafcc, cc, "-O1", "-c", "x.c", "-o", f"{n}.o"] for n in range(6)]
 	commands = [subprocess.Popen(one, cwd=lab.folder, env=lab.environ) for one in argv]

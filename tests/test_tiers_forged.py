@@ -8,7 +8,7 @@ from typing import Dict, Iterator, Tuple
 
 import pytest
 from cache_support import COMPILERS, PATIENCE
-from forge_support import KINDS, MISSING, Acts, Shop, forge
+from forge_support import KINDS, MISSING, Shop, forge
 from tier_support import LINE, Machine, Make
 
 pytestmark = [
@@ -60,10 +60,8 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 	return said, remote["refused"]
 
 
-@redis_alone
-@pytest.mark.parametrize(
-	("acts", "why"),
-	[
+FORGED = {
+	"names": [
 		([["file", ".git/hooks/pre-commit", EVIL]], UNDECLARED),
 		([["file", "build/c4che/_cache.py", EVIL]], UNDECLARED),
 		([["file", "x.c", EVIL]], UNDECLARED),
@@ -73,6 +71,8 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 		([["file", "/tmp/wafcc-forged", EVIL]], UNDECLARED),
 		([["file", "/proc/self/cwd/x.c", EVIL]], UNDECLARED),
 		([["numbered", "7", EVIL]], UNDECLARED),
+	],
+	"outputs": [
 		([["twice"]], "it names an output twice"),
 		([["no outputs"]], LACKING),
 		([["no outputs"], ["file", "x.o", EVIL]], UNDECLARED),
@@ -83,6 +83,8 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 		([["took", "18446744073709551615"]], "it claims too much"),
 		([["link", "d", ".git/hooks"], ["file", "d/pre-commit", EVIL]], NO_FILE),
 		([["link", "x.o", ".git/hooks/pre-commit"]], NO_FILE),
+	],
+	"claims": [
 		([["folder", "d"]], NO_FILE),
 		([["exit", "1"]], "it is of a command that failed"),
 		([["size", "99999999999"]], "it claims too much"),
@@ -92,6 +94,8 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 		),
 		([["no outputs"], ["program", "x", EVIL]], "it makes a program of what is none"),
 		([["stderr", "\x1b]0;owned\x07"]], "it would control the terminal"),
+	],
+	"words": [
 		([["stderr", "blob", "x" * 5000 + "\x1b[2J"]], "it would control the terminal"),
 		([["stdout", "\x9b2J"]], "it would control the terminal"),
 		([["depends", "/proc/kcore"]], "it depends on files of the kernel"),
@@ -99,22 +103,28 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 		([["cut", "40"]], "it is no entry"),
 		([["bend", "0"]], "it is no entry"),
 	],
-)
-def test_an_entry_makes_what_is_declared_or_nothing(machine: Make, shop: Shop, acts: Acts, why: str) -> None:
+}
+
+
+@redis_alone
+@pytest.mark.parametrize("what", FORGED)
+def test_an_entry_makes_what_is_declared_or_nothing(machine: Make, shop: Shop, what: str) -> None:
 	"""No other file is touched, the compile gives the right result, and the reason is counted and told."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	key = fill(first, shop)
-	second = victim(machine, shop)
-	before = second.look()
-	shop.put(key, forge(key, shop.take(key), acts))
-	said, refused = refusal(second)
-	assert said.startswith("miss") and refused == {why: 1}
-	assert f"has it, which is refused: {why}" in said
-	assert second.look() == before
-	assert not pathlib.Path("/tmp/wafcc-forged").exists() and not (second.folder.parent / "outside").exists()
-	shown = second.ask("--show-stats", "-v")
-	assert "Refused:" in shown and why in shown
+	value = shop.take(key)
+	for acts, why in FORGED[what]:
+		second = victim(machine, shop)
+		before = second.look()
+		shop.put(key, forge(key, value, acts))
+		said, refused = refusal(second)
+		assert said.startswith("miss") and refused == {why: 1}, acts
+		assert f"has it, which is refused: {why}" in said, acts
+		assert second.look() == before, acts
+		assert not pathlib.Path("/tmp/wafcc-forged").exists() and not (second.folder.parent / "outside").exists(), acts
+		shown = second.ask("--show-stats", "-v")
+		assert "Refused:" in shown and why in shown, acts
 
 
 @each_kind
@@ -155,41 +165,39 @@ def test_the_entry_of_another_command_is_not_taken(machine: Make, shop: Shop) ->
 
 
 @redis_alone
-@pytest.mark.parametrize("source", ["link.c", "sub/../x.c", "way/x.c", "/dev/null"])
-def test_a_source_by_another_name_is_still_the_source(machine: Make, shop: Shop, source: str) -> None:
+def test_a_source_by_another_name_is_still_the_source(machine: Make, shop: Shop) -> None:
 	"""Links lead to it, or it is a device."""
 	first, second = machine(shop.address), machine(shop.read_only)
 	first.write("x.c", "int f;\n")
 	first.write("sub/y.c", "")
 	(first.folder / "link.c").symlink_to("x.c")
 	(first.folder / "way").symlink_to(".")
-	line = f"{COMPILERS[0]} -x c -c {source} -o x.o"
-	fill(first, shop, line)
-	assert second.same(line).startswith("hit")
+	for source in ("link.c", "sub/../x.c", "way/x.c", "/dev/null"):
+		line = f"{COMPILERS[0]} -x c -c {source} -o x.o"
+		fill(first, shop, line)
+		assert second.same(line).startswith("hit"), source
 
 
 @redis_alone
-@pytest.mark.parametrize(
-	("text", "is_refused"),
-	[
-		("wafcc-target.o: x.c\n", False),
-		("wafcc-target.o: x.c ; touch owned\n", True),
-		("wafcc-target.o: x.c $(shell touch owned)\n", True),
-		("wafcc-target.o: x.c\n\ttouch owned\n", True),
-		("include owned.mk:\n", True),
-	],
-)
-def test_a_dependency_file_has_only_names(machine: Make, shop: Shop, text: str, is_refused: bool) -> None:
+def test_a_dependency_file_has_only_names(machine: Make, shop: Shop) -> None:
 	"""Makefiles include it, so that anything else would be done by the next build."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	line = f"{LINE} -MMD"
 	key = fill(first, shop, line)
-	second = victim(machine, shop)
-	shop.put(key, forge(key, shop.take(key), [["drop", "1"], ["numbered", "1", text]]))
-	said = second.same(line)
-	assert said.startswith("miss" if is_refused else "hit"), said
-	assert second.remote()["refused"] == ({DEPENDENCIES: 1} if is_refused else {})
+	value = shop.take(key)
+	for text, is_refused in (
+		("wafcc-target.o: x.c\n", False),
+		("wafcc-target.o: x.c ; touch owned\n", True),
+		("wafcc-target.o: x.c $(shell touch owned)\n", True),
+		("wafcc-target.o: x.c\n\ttouch owned\n", True),
+		("include owned.mk:\n", True),
+	):
+		second = victim(machine, shop)
+		shop.put(key, forge(key, value, [["drop", "1"], ["numbered", "1", text]]))
+		said = second.same(line)
+		assert said.startswith("miss" if is_refused else "hit"), (text, said)
+		assert second.remote()["refused"] == ({DEPENDENCIES: 1} if is_refused else {}), text
 
 
 def make_key(at: Machine, name: str) -> Tuple[str, str]:

@@ -60,14 +60,14 @@ def test_a_bucket(machine: Make, s3: S3, is_large: bool) -> None:
 
 
 @pytest.mark.skipif(not Moto.PROGRAM, reason="pip install 'moto[s3]' flask flask-cors")
-@pytest.mark.parametrize("is_large", [False, True])
-def test_a_bucket_of_another_server(machine: Make, moto: Moto, is_large: bool) -> None:
-	"""moto accepts our requests as those of a client of Amazon's."""
-	first, second = machine(moto.address), machine(moto.address)
-	first.write_noise() if is_large else first.write("x.c", "int f;\n")
-	said, remote = shared(first, second, LINE)
-	assert said.startswith("hit") and "it came from s3://team/pre/fix" in said
-	assert (remote["hits"], remote["errors"]) == (1, {})
+def test_a_bucket_of_another_server(machine: Make, moto: Moto) -> None:
+	"""moto accepts our requests as those of a client of Amazon's, for small and for large objects."""
+	for is_large in (False, True):
+		first, second = machine(moto.address), machine(moto.address)
+		first.write_noise() if is_large else first.write("x.c", "int f;\n")
+		said, remote = shared(first, second, LINE)
+		assert said.startswith("hit") and "it came from s3://team/pre/fix" in said
+		assert (remote["hits"], remote["errors"]) == (1, {})
 
 
 def test_keys_come_from_the_environment_too(machine: Make, s3: S3) -> None:

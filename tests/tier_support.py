@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import secrets
 import shutil
 import signal
@@ -46,7 +47,7 @@ class Machine(Lab):
 	def write_noise(self) -> pathlib.Path:
 		"""A source whose object has some megabytes, because it includes a large file, and is a separate blob."""
 		noise = self.write("noise", "")
-		noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
+		noise.write_bytes(random.Random(1).getrandbits(24 << 20).to_bytes(3 << 20, "little"))
 		self.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
 		return noise
 
