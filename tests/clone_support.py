@@ -28,7 +28,7 @@ def copy_tree(folder: pathlib.Path) -> pathlib.Path:
 
 
 def build_quickly(tree: pathlib.Path) -> None:
-	"""Have cargo build what is in a folder with the settings of the test programs. It reads files in folders above, too."""
+	"""Have cargo build a tree with the settings of the test programs. It also reads files in the folders above."""
 	settings = tree.parent / ".cargo" / "config.toml"
 	settings.parent.mkdir(exist_ok=True)
 	shutil.copy(ROOT / "engine" / "check.toml", settings)
@@ -70,7 +70,7 @@ def copy_compiled(target: pathlib.Path, own: bool, *options: str) -> None:
 @pytest.fixture(scope="module")
 def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
 	"""
-	An environment in which a clone is built as the tree's test programs were. What has not changed is not compiled again.
+	An environment in which a clone is built as the tree's test programs were: what has not changed is not compiled.
 
 	Each file of tests has a target folder of its own. Cargo compares times, so it would take a source that was edited
 	in one clone for compiled if another one was built after that.
