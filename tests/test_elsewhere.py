@@ -36,7 +36,7 @@ def test_projects(database: Database, engine: str, tmp_path: pathlib.Path) -> No
 	assert [one["commands"] for one in told] == [8] * 8
 	# on one machine with its workers, the client itself may be the first to have each of them
 	assert sum(one["there"] + one["here"].get("it was sooner done here", 0) for one in told) > 0
-	assert all(one["traffic"]["sent"] > 0 for one in told)
+	assert all(one["traffic"]["sent"] > 0 and one["traffic"]["turns"] > 0 for one in told)
 	assert (told[1]["hits"], told[5]["hits"]) == (8, 8)
 	assert len([line for line in done.stdout.splitlines() if line.strip().startswith("generated ")]) == 4
 

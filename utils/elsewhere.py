@@ -87,12 +87,12 @@ def write_project(name: str, options: argparse.Namespace, folder: pathlib.Path) 
 def show(done: List[Round]) -> str:
 	"""A row for each round."""
 	head = ("project", "round", "commands", "hits", "there", "here", "seconds", "plainly")
-	head += ("sent", "received", "packets", "different")
+	head += ("sent", "received", "packets", "turns", "different")
 	rows = []
 	for one in done:
 		ran = one.commands - one.hits - one.there
 		each = ["%.1f kB" % (x / 1e3 / one.commands) for x in one.traffic[:2]]
-		each.append("%.1f" % (one.traffic.packets / one.commands))
+		each += ["%.1f" % (x / one.commands) for x in one.traffic[2:]]
 		counts = [str(x) for x in (one.commands, one.hits, one.there, ran)]
 		rows.append([one.project, one.name, *counts, "%.1f" % one.seconds, "%.1f" % one.plainly, *each, str(one.wrong)])
 	return layout(head, rows, 2, sys.stdout.isatty())
@@ -129,6 +129,7 @@ class Campaign(Record):
 		if self.done:
 			print(show(self.done))
 			print("  plainly: the compiler alone; sent, received and packets: of the client, for each command")
+			print("  turns: how often the client sent data after data had come, and so may have waited for it")
 
 
 def main() -> int:

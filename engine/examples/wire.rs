@@ -32,6 +32,9 @@ struct Host {
     namespace: File,
     device: File,
     is_cut: bool,
+    /// How often it sent data after data had come. A client waits no more often than that.
+    turns: u64,
+    has_heard: bool,
 }
 
 struct Packet {
@@ -121,6 +124,8 @@ fn make_host(number: usize) -> io::Result<Host> {
         namespace,
         device,
         is_cut: false,
+        turns: 0,
+        has_heard: false,
     })
 }
 
@@ -224,6 +229,10 @@ impl Network {
         while let Ok(size @ 1..) = (&self.hosts[from].device).read(&mut bytes) {
             let packet = &bytes[..size];
             let Some(to) = self.destination(packet) else { continue };
+            if self.hosts[from].has_heard && has_data(packet) {
+                self.hosts[from].turns += 1;
+                self.hosts[from].has_heard = false;
+            }
             if self.hosts[from].is_cut || self.hosts[to].is_cut || self.is_lost() {
                 self.lost += 1;
                 continue;
@@ -258,7 +267,10 @@ impl Network {
             };
             // A full device loses the packet, like a real one.
             match rustix::io::write(&self.hosts[packet.to].device, &packet.bytes) {
-                Ok(_) => self.delivered += 1,
+                Ok(_) => {
+                    self.delivered += 1;
+                    self.hosts[packet.to].has_heard |= has_data(&packet.bytes);
+                }
                 Err(_) => self.lost += 1,
             }
         }
@@ -280,14 +292,29 @@ impl Network {
                 self.hosts[number].is_cut = words[0] == "cut";
             }
             ["counts"] => {}
+            ["turns", text] => {
+                let number = host(text).ok_or(Error::other("there is no such host"))?;
+                println!("{{\"turns\": {}}}", self.hosts[number].turns);
+                return Ok(true);
+            }
             _ => {
                 return Err(Error::other(
-                    "delay MICROSECONDS, loss SHARE SEED, cut HOST, join HOST, counts",
+                    "delay MICROSECONDS, loss SHARE SEED, cut HOST, join HOST, counts, turns HOST",
                 ))
             }
         }
         println!("{{\"carried\": {}, \"lost\": {}}}", self.delivered, self.lost);
         Ok(true)
+    }
+}
+
+/// Whether a packet is one of TCP, and more than an acknowledgement.
+fn has_data(packet: &[u8]) -> bool {
+    const TCP: u8 = 6;
+    let header = usize::from(packet[0] & 15) * 4;
+    match (packet.get(9), packet.get(header + 12)) {
+        (Some(&TCP), Some(offset)) => packet.len() > header + usize::from(offset >> 4) * 4,
+        _ => false,
     }
 }
 

@@ -63,13 +63,17 @@ class Hosts:
 		return json.loads(line.decode())
 
 	def say(self, *words: object) -> Dict[str, int]:
-		"""Give the wire an order, such as ``cut 1``; the packets that it has carried and lost so far."""
+		"""Give the wire an order, such as ``cut 1``; what it answers, mostly the packets carried and lost so far."""
 		self.wire.stdin.write((" ".join(map(str, words)) + "\n").encode())
 		self.wire.stdin.flush()
 		return dict(self.hear())
 
 	def delay(self, seconds: float) -> None:
 		self.say("delay", round(seconds * 1e6))
+
+	def turns(self, host: Host) -> int:
+		"""How often a host has sent data after data had come, so that it may have waited for it."""
+		return self.say("turns", host.number)["turns"]
 
 	def close(self) -> None:
 		"""Remove the hosts. Programs that run there lose their line."""

@@ -31,30 +31,34 @@ class Traffic(NamedTuple):
 	sent: int
 	received: int
 	packets: int
+	turns: int
 
 	def since(self, before: "Traffic") -> "Traffic":
 		return Traffic(*(now - then for now, then in zip(self, before)))
 
 
-def traffic(host: Host) -> Traffic:
-	"""By the counters of its interfaces, without loopback."""
+def traffic(hosts: Hosts, host: Host) -> Traffic:
+	"""By the counters of its interfaces, without loopback, and by the line."""
 	table = subprocess.run(
 		host.enter(["cat", "/proc/net/dev"]), capture_output=True, encoding="utf-8", check=True
 	).stdout
 	numbers = [line.split(":") for line in table.splitlines()[2:]]
 	counts = [[int(x) for x in values.split()] for name, values in numbers if name.strip() != "lo"]
-	return Traffic(*(sum(each[column] for each in counts) for column in (8, 0, 9)))
+	return Traffic(*(sum(each[column] for each in counts) for column in (8, 0, 9)), hosts.turns(host))
 
 
 class Machine:
 	"""A client: an engine with a store of its own on a host."""
 
-	def __init__(self, host: Host, engine: str, place: pathlib.Path, address: str) -> None:
-		self.host, self.engine, self.place = host, engine, place
+	def __init__(self, hosts: Hosts, host: Host, engine: str, place: pathlib.Path, address: str) -> None:
+		self.hosts, self.host, self.engine, self.place = hosts, host, engine, place
 		self.wafcc = os.path.join(os.path.dirname(os.path.realpath(engine)), "wafcc")
 		(place / "run").mkdir(parents=True, mode=0o700)
 		variables = {"WAFD": engine, "WAFD_RUNTIME_DIR": str(place / "run"), "WAFCC_DIR": str(place / "store")}
 		self.environ = {**plain_environment(), **variables, "WAFCC_REMOTE": address, "HOME": str(place)}
+
+	def traffic(self) -> Traffic:
+		return traffic(self.hosts, self.host)
 
 	def run(self, command: List[str], folder: pathlib.Path) -> None:
 		done = hunt.run(self.host.enter([self.wafcc, *command]), folder, self.environ, PATIENCE)
@@ -175,7 +179,7 @@ class Round(NamedTuple):
 def build(project: Project, name: str, machine: Machine, jobs: int, right: Plain) -> Round:
 	"""Build all of it on a machine, and compare it with what is right."""
 	project.remove_outputs()
-	before, counted = traffic(machine.host), machine.counts()
+	before, counted = machine.traffic(), machine.counts()
 	start = time.monotonic()
 	project.compile(jobs, machine)
 	seconds = time.monotonic() - start
@@ -199,7 +203,7 @@ def build(project: Project, name: str, machine: Machine, jobs: int, right: Plain
 		grown("remote", "not_executed"),
 		seconds,
 		right.seconds,
-		traffic(machine.host).since(before),
+		machine.traffic().since(before),
 		sum(made[x] != digest for x, digest in right.digests.items()),
 	)
 
@@ -208,7 +212,7 @@ class Lab:
 	"""A server, workers and clients, each on a host of its own."""
 
 	def __init__(self, engine: str, folder: pathlib.Path, hosts: Hosts, cluster: Cluster, workers: int) -> None:
-		self.engine, self.folder, self.cluster = engine, folder, cluster
+		self.engine, self.folder, self.hosts, self.cluster = engine, folder, hosts, cluster
 		self.clients = hosts.hosts[1 + workers :]
 		self.machines: List[Machine] = []
 
@@ -216,8 +220,8 @@ class Lab:
 		"""One more client, whose store is empty."""
 		number = len(self.machines)
 		address = "%s%s|execute=%d" % (self.cluster.address, PATIENT, jobs)
-		host = self.clients[number % len(self.clients)]
-		self.machines.append(Machine(host, self.engine, self.folder / ("machine-%d" % number), address))
+		host, place = self.clients[number % len(self.clients)], self.folder / ("machine-%d" % number)
+		self.machines.append(Machine(self.hosts, host, self.engine, place, address))
 		return self.machines[-1]
 
 

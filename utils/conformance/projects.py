@@ -132,7 +132,7 @@ PROJECTS = [
 	),
 	Project(
 		"playground/java_recursive_use",
-		("configure build --targets=b", "build --targets=b"),  # with what b uses; two more are built the same way
+		("configure build --targets=b", "build --targets=b"),  # with what it uses; c and d are more runs of javac
 		needs="default-jdk-headless",
 		exemptions=(JARS,),
 	),
@@ -182,7 +182,7 @@ PROJECTS = [
 	),
 	Project(
 		"playground/protoc",
-		# with somelib, which the first one uses; two more are built the same way
+		# with somelib, which the first one uses; the others are more compiles of the same large headers
 		("configure build --targets=crossdirlib,pbpy,pbpyrec", "build --targets=crossdirlib,pbpy,pbpyrec"),
 		needs="protobuf-compiler libprotobuf-dev default-jdk-headless",
 	),
