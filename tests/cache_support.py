@@ -105,7 +105,7 @@ class Lab:
 
 	def list_state(self) -> Tuple[Any, ...]:
 		"""
-		What the system tells of all files in the folder and beside it, except for the cache, which is at home.
+		The inode, rights and times of each file in the folder and beside it. The cache, which is at home, is left out.
 
 		A file that is written or touched has another time of change, which no program can set.
 		"""

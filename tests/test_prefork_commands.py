@@ -115,7 +115,7 @@ CASES: Dict[str, Dict[str, Case]] = {
 		"input": Case(["cat"], {"stdin": PIPE, **BOTH}, {"input": b"one\0two\n" * 1000}),
 		"empty input": Case(["cat"], {"stdin": PIPE, **BOTH}, {"input": b""}),
 		"pipe without input": Case(["cat"], {"stdin": PIPE, **BOTH}),
-		"input that nobody reads": Case(["true"], {"stdin": PIPE, **BOTH}, {"input": b"x" * 1000000}),
+		"input that is not read": Case(["true"], {"stdin": PIPE, **BOTH}, {"input": b"x" * 1000000}),
 		"the largest input": Case(["wc", "-c"], {"stdin": PIPE, **BOTH}, {"input": b"x" * (1 << 20)}),
 		"larger input": Case(["wc", "-c"], {"stdin": PIPE, **BOTH}, {"input": b"x" * ((1 << 20) + 1)}, "input above"),
 		"input as text": Case(["true"], {"stdin": PIPE, **BOTH}, {"input": "x"}, "input that is not"),

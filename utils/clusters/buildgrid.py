@@ -15,7 +15,7 @@ from benchmark.mistake import Failed
 from benchmark.servers import LISTENS, LOOPBACK, free_port
 
 from .database import BUILDGRID, PATIENCE, Database, call_buildgrid, python_of_buildgrid
-from .ready import PROGRAM, READY, Fork
+from .forks import PROGRAM, READY, Fork
 from .worker import Worker
 
 INSTANCE = "team"

@@ -13,7 +13,7 @@ from typing import List, Optional
 
 from benchmark.mistake import Failed
 
-from .ready import READY
+from .forks import READY
 
 PATIENCE = 60  # seconds
 USER = "postgres"  # of Debian's package; PostgreSQL does not run as root

@@ -4,13 +4,14 @@ Runs BuildGrid's command `bgd`, and leaves out a check that takes more than half
 BuildGrid checks its settings against schemas that come with it. At each start, it first checks these schemas.
 
 What remains are imports, mostly. With the number of a socket as its only argument, this program does them once, and
-then runs each command that it is asked for in a fork (`ready.py` asks).
+then runs each command that it is asked for in a fork (`forks.py` asks).
 """
 
 import contextlib
 import importlib
 import json
 import os
+import signal
 import socket
 import sys
 
@@ -44,7 +45,10 @@ def serve(channel: socket.socket) -> int:
 			return fds[2] if len(fds) > 2 else -1
 		# nothing waits for the fork before the next request, so that this is its number in any case
 		fds.append(os.pidfd_open(pid))
-		socket.send_fds(channel, [b"%d" % pid], fds[-1:])
+		try:
+			socket.send_fds(channel, [b"%d" % pid], fds[-1:])
+		except BrokenPipeError:  # it was not waited for, so nothing will end the command
+			os.kill(pid, signal.SIGKILL)
 		for fd in fds:
 			os.close(fd)
 

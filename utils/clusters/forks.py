@@ -21,6 +21,7 @@ from benchmark.mistake import Failed
 
 PROGRAM = pathlib.Path(__file__).with_name("start_buildgrid.py")
 MAXIMUM = 64  # bytes of an answer
+PATIENCE = 60  # seconds
 
 
 class Fork:
@@ -68,6 +69,7 @@ class Ready:
 
 	def begin(self, python: str) -> None:
 		self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		self.channel.settimeout(PATIENCE)
 		# its forks are no processes of the test or the trial during which it has been started
 		environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("WAF")}
 		with theirs:
@@ -86,7 +88,11 @@ class Ready:
 		if self.channel and self.process:
 			self.channel.close()
 			self.channel = None
-			self.process.wait()
+			try:
+				self.process.wait(PATIENCE)
+			except subprocess.TimeoutExpired:
+				self.process.kill()
+				self.process.wait()
 			atexit.unregister(self.end)
 
 	def start(self, python: str, words: Sequence[str], folder: pathlib.Path, files: List[int]) -> Fork:
@@ -97,10 +103,14 @@ class Ready:
 			if not self.channel:
 				self.begin(python)
 			assert self.channel
-			socket.send_fds(self.channel, [json.dumps({"words": words, "folder": str(folder)}).encode()], files)
-			answer, fds, _, _ = socket.recv_fds(self.channel, MAXIMUM, 1)
-		if not answer:
-			raise Failed(f"{python} does not start BuildGrid")
+			try:
+				socket.send_fds(self.channel, [json.dumps({"words": words, "folder": str(folder)}).encode()], files)
+				answer, fds, _, _ = socket.recv_fds(self.channel, MAXIMUM, 1)
+			except OSError:
+				answer, fds = b"", []
+			if not answer:
+				self.end()
+				raise Failed(f"{python} does not start BuildGrid")
 		return Fork(int(answer), fds[0])
 
 	def call(self, python: str, words: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":
